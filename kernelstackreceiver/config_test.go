@@ -25,7 +25,7 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, &Config{
 		Frequency: 97, Interval: 5 * time.Second, MaxSamples: 20000, Event: "cpu-clock",
-		OffCPU: OffCPU{Threshold: time.Millisecond, MaxSwitches: 50000, Sum: true, Buffer: "256KiB"}, ContainerID: "resource",
+		OffCPU: OffCPU{Threshold: time.Millisecond, MaxSwitches: 50000, Sum: true, Buffer: "4MiB"}, ContainerID: "resource",
 		SampleAttributes: SampleAttributes{Process: true, Thread: true, ThreadName: true, CPU: true},
 		Buffer:           "64KiB", Procfs: "/proc", Sysfs: "/sys", Cgroupfs: "/sys/fs/cgroup",
 	}, c)
@@ -50,9 +50,13 @@ func TestConfig(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	assert.Equal(t, kernelstack.Options{
-		Threads: kernelstack.Waiting{Threshold: 0, MaxSwitches: 1000}, Buffer: 1 << 20, Interval: 10 * time.Second, MaxSamples: 20000,
+		Threads: kernelstack.Waiting{Threshold: 0, MaxSwitches: 1000}, Buffer: 1 << 20, Least: 64 << 10, Buffers: 64 << 20, Interval: 10 * time.Second, MaxSamples: 20000,
 		Procfs: "/proc", Sysfs: "/sys", Containers: true, Cgroupfs: "/sys/fs/cgroup", ContainerID: kernelstack.OnResource,
 	}, known(t, c.waitOptions()))
+
+	c, err = load(map[string]any{"off_cpu": map[string]any{"buffer": "16KiB"}})
+	require.NoError(t, err)
+	assert.Equal(t, 16<<10, c.waitOptions().Least)
 
 	for want, wrong := range map[string]map[string]any{
 		"frequency is 0: it must be an integer from 1 to 100000":              {"frequency": 0},

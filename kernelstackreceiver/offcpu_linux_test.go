@@ -12,6 +12,8 @@ import (
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/pprofile"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/kernelsym/kernelsym/internal/procfs"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
@@ -24,7 +26,8 @@ func sampleType(pd pprofile.Profiles) string {
 	return pd.Dictionary().StringTable().At(int(at.TypeStrindex())) + "/" + pd.Dictionary().StringTable().At(int(at.UnitStrindex()))
 }
 
-// TestOffCPUTime samples the running kernel: running and waiting threads have separate messages.
+// TestOffCPUTime samples the running kernel: running and waiting threads have separate messages. The rings for waits are opened
+// last.
 func TestOffCPUTime(t *testing.T) {
 	kerneltest.NeedPerf(t)
 	if err := procfs.CheckInitialPIDNamespace("/proc"); err != nil {
@@ -35,7 +38,8 @@ func TestOffCPUTime(t *testing.T) {
 		c := config()
 		c.OffCPU.Enabled = enabled
 		sink := new(consumertest.ProfilesSink)
-		r, h := start(t, c, sink)
+		log, lines := observer.New(zap.InfoLevel)
+		r, h := startLogging(t, c, sink, zap.New(log))
 		types := map[string]bool{}
 		require.Eventually(t, func() bool {
 			for _, pd := range sink.AllProfiles() {
@@ -48,6 +52,11 @@ func TestOffCPUTime(t *testing.T) {
 		for range want {
 			assert.Equal(t, componentstatus.StatusOK, (<-h.events).Status())
 		}
+		var said []string
+		for _, line := range lines.All() {
+			said = append(said, line.Message)
+		}
+		assert.Equal(t, []string{"Sampling kernel stacks", "Sampling off-CPU time"}[:len(want)], said)
 		for _, pd := range sink.AllProfiles() {
 			assert.Contains(t, want, sampleType(pd))
 			require.NoError(t, rewritetest.CheckSent(pd))

@@ -74,13 +74,22 @@ func (r *kernelStacks) Start(ctx context.Context, host component.Host) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends with the start
 	r.cancel = cancel
 	status := newStatus(host)
-	sample := func(what string, options kernelstack.Options, details ...zap.Field) {
+	sample := func(what string, options kernelstack.Options, after <-chan struct{}, details ...zap.Field) (begun <-chan struct{}) {
 		of := status.of(what)
-		r.done.Go(func() { r.run(ctx, of, r.sampling(what, options, details)) })
+		r.done.Go(func() {
+			select {
+			case <-ctx.Done():
+			case <-after:
+				r.run(ctx, of, r.sampling(what, options, details))
+			}
+		})
+		return of.first
 	}
-	sample("kernel stacks", r.config.options(), zap.Int("frequency", r.config.Frequency))
+	now := make(chan struct{})
+	close(now)
+	stacks := sample("kernel stacks", r.config.options(), now, zap.Int("frequency", r.config.Frequency))
 	if r.config.OffCPU.Enabled {
-		sample("off-CPU time", r.config.waitOptions())
+		sample("off-CPU time", r.config.waitOptions(), stacks) // its rings take as much memory as is left
 	}
 	return nil
 }

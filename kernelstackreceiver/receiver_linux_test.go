@@ -38,7 +38,14 @@ func config() *Config {
 
 func start(t *testing.T, c *Config, next *consumertest.ProfilesSink) (*kernelStacks, host) {
 	t.Helper()
-	r, err := newReceiver(receivertest.NewNopSettings(metadata.Type), c, next)
+	return startLogging(t, c, next, zap.NewNop())
+}
+
+func startLogging(t *testing.T, c *Config, next *consumertest.ProfilesSink, logger *zap.Logger) (*kernelStacks, host) {
+	t.Helper()
+	set := receivertest.NewNopSettings(metadata.Type)
+	set.Logger = logger
+	r, err := newReceiver(set, c, next)
 	require.NoError(t, err)
 	h := newHost()
 	require.NoError(t, r.Start(t.Context(), h))

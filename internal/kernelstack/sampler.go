@@ -19,6 +19,7 @@ type Options struct {
 	Threads    Threads // which threads to sample: Running or Waiting
 	Buffer     int     // size of each CPU's ring of samples, in bytes
 	Least      int     // size down to which the rings are halved if there is no memory for them; 0 for Buffer
+	Buffers    int     // size of the rings of all CPUs; if they took more, each is halved, down to Least; 0 for no limit
 	Interval   time.Duration
 	MaxSamples int // per message
 
@@ -77,16 +78,22 @@ type Missing struct {
 	Scheduler  error // wraps ErrScheduler: the stacks of waits begin in the scheduler; nil if they do not, or are meant to
 	Containers error // wraps ErrContainers: samples have no container, or not all of them; nil if all have
 	Names      error // wraps ErrNames: no thread has a name; nil if threads have
+	Rings      error // wraps ErrRings: more records may be lost than with rings of Options.Buffer; nil if they are as large
 }
 
 // ErrNames says that names are not recorded.
 var ErrNames = errors.New("threads have no names, and some containers no ids")
 
+// ErrRings says that rings are smaller than they were meant to be.
+var ErrRings = errors.New("when the machine is busy, records may be lost")
+
 // Err returns all that is missing as one error, nil if nothing is.
 func (m Missing) Err() error { return errors.Join(m.All()...) }
 
 // All returns the reasons, nil for those that do not apply.
-func (m Missing) All() []error { return []error{m.IdleWork, m.Scheduler, m.Containers, m.Names} }
+func (m Missing) All() []error {
+	return []error{m.IdleWork, m.Scheduler, m.Containers, m.Names, m.Rings}
+}
 
 // A Message holds the samples of an interval.
 type Message struct {
@@ -108,7 +115,7 @@ type Message struct {
 const window = 2 * time.Millisecond
 
 // nameBuffer is the size of each CPU's ring of names, in bytes. With the pages of metadata and the default sizes, all rings
-// of the processor and the receiver, off_cpu included, take 468 KiB per CPU, for which no limit of locked memory need be
+// of the processor and the receiver, and 256 KiB for waits, take 468 KiB per CPU, for which no limit of locked memory need be
 // raised. It is read with the samples, every pollInterval or more often. In that time, it holds 800 renames, or what 270
 // processes cause that are made, call execve and end.
 const nameBuffer = 32 << 10
@@ -143,7 +150,7 @@ func (s *Sampler) runSession(ctx context.Context) error {
 		noContainers = cgroups.begin() // new ones are recorded by now
 	}
 	missing := opened.method.missing
-	missing.Containers, missing.Names = noContainers, opened.nameless
+	missing.Containers, missing.Names, missing.Rings = noContainers, opened.nameless, s.smaller(opened.rings)
 	s.Started(opened.method.name, missing)
 	session := newSession(s, opened, cgroups, start)
 	session.located = located
@@ -183,7 +190,10 @@ func (s *Sampler) open(methods []method) (opened, error) {
 }
 
 func (s *Sampler) ringOptions(m method) perfring.Options {
-	opts := perfring.Options{Event: m.event, BytesPerCPU: s.Options.Buffer, LeastPerCPU: s.Options.Least, Window: window, CPUs: m.cpus, SysFS: s.Options.Sysfs}
+	opts := perfring.Options{
+		Event: m.event, BytesPerCPU: s.Options.buffer(), LeastPerCPU: s.Options.Least,
+		Window: window, CPUs: m.cpus, SysFS: s.Options.Sysfs,
+	}
 	if len(m.cpus) == 0 {
 		opts.Names = perfring.Names{BytesPerCPU: nameBuffer, Cgroups: s.Options.Containers}
 	}

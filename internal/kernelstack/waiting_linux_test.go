@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"golang.org/x/sys/unix"
 
+	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/procfs"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
@@ -546,6 +547,43 @@ func TestWaitsWithPerfmonAlone(t *testing.T) {
 	kerneltest.NeedPerf(t)
 	if os.Getuid() != 0 {
 		t.Skip("only root can give up all capabilities but one: not tested")
+	}
+	binary := "/proc/self/exe"
+	if !kerneltest.InVM() {
+		binary = kerneltest.Shared(t, binary)
+	}
+	const nobody = 65534
+	runAgain(t, binary, &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, AmbientCaps: []uintptr{unix.CAP_PERFMON},
+	})
+}
+
+// TestContract_6_3_RingsAsLargeAsAllowed samples as another user, who may lock little memory. The rings are smaller than they
+// were meant to be, and it is said why.
+func TestContract_6_3_RingsAsLargeAsAllowed(t *testing.T) {
+	if os.Getenv(asOther) != "" {
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{}))
+		o := waitOptions()
+		o.Buffer, o.Least = 64<<20, 4<<10 // there is always room for one page: other tests of this user take less than 516 KiB
+		o.Threads = Waiting{MaxSwitches: unlimited, Scheduler: true}
+		ctx, cancel := context.WithCancel(t.Context())
+		var missing Missing
+		sampler := Sampler{Options: o, Send: func(context.Context, *Message) {}}
+		sampler.Started = func(_ string, m Missing) { missing = m; cancel() }
+		require.ErrorIs(t, sampler.Run(ctx), context.Canceled)
+		require.NoError(t, missing.Names, "names are more important than large rings")
+		require.ErrorIs(t, missing.Err(), ErrRings)
+		require.ErrorIs(t, missing.Rings, perfring.ErrMemory)
+		require.ErrorContains(t, missing.Rings, "RLIMIT_MEMLOCK is 0)")
+		fmt.Println(missing.Rings)
+		return
+	}
+	kerneltest.NeedPerf(t)
+	if os.Getuid() != 0 {
+		t.Skip("only root can give up all capabilities but one: not tested")
+	}
+	if paranoid, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid"); err == nil && strings.HasPrefix(string(paranoid), "-") {
+		t.Skip("all users may lock memory for perf events: not tested")
 	}
 	binary := "/proc/self/exe"
 	if !kerneltest.InVM() {

@@ -52,6 +52,29 @@ func TestRingsAreHalved(t *testing.T) {
 	}
 }
 
+// TestRingsSayWhyTheyAreHalved verifies the size of rings that were halved, and the error that says why.
+func TestRingsSayWhyTheyAreHalved(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	const room = 64 << 10
+	for _, tt := range []struct {
+		bytes  int
+		halved error
+	}{{room, nil}, {2 * room, ErrMemory}} {
+		r, err := openLargest(Options{Event: Sampling{Frequency: 1}, BytesPerCPU: tt.bytes, LeastPerCPU: 4 << 10, SysFS: "/sys"},
+			func(o *Options, on cpu) (*ring, error) {
+				if o.BytesPerCPU > room {
+					return nil, ErrMemory
+				}
+				return openRing(o, on)
+			})
+		require.NoError(t, err)
+		size, halved := r.BytesPerCPU()
+		require.NoError(t, r.Close())
+		assert.Equal(t, room, size)
+		require.ErrorIs(t, halved, tt.halved)
+	}
+}
+
 // TestPrioritize verifies that the thread of the goroutine has another nice value until undo, and no other thread.
 func TestPrioritize(t *testing.T) {
 	kerneltest.SameInEachKernel(t)

@@ -22,6 +22,7 @@ type Reader struct {
 	poller *poller.Poller
 	slept  func() (least, most int64) // how long the machine has been suspended
 	open   func(*Options, cpu) (*ring, error)
+	halved error // why the rings are smaller than was asked for; nil if they are not
 
 	mu    sync.Mutex // guards state; not held while Wait waits
 	state state
@@ -76,15 +77,25 @@ func Open(opts Options) (*Reader, error) {
 
 // openLargest is Open with the function that opens the ring of a CPU.
 func openLargest(opts Options, open func(*Options, cpu) (*ring, error)) (*Reader, error) {
+	var halved error
 	for {
 		r, err := openWith(opts, open)
+		if err == nil {
+			r.halved = halved
+			return r, nil
+		}
 		noMemory := errors.Is(err, ErrMemory) || errors.Is(err, unix.ENOMEM)
 		if !noMemory || opts.LeastPerCPU == 0 || opts.BytesPerCPU/2 < opts.LeastPerCPU {
-			return r, err
+			return nil, err
 		}
+		halved = err
 		opts.BytesPerCPU /= 2
 	}
 }
+
+// BytesPerCPU returns the size of each ring, without the page of metadata. The error says why it is smaller than
+// Options.BytesPerCPU; it is nil if it is not.
+func (r *Reader) BytesPerCPU() (int, error) { return ringSize(r.opts.BytesPerCPU), r.halved }
 
 // openWith opens rings of BytesPerCPU.
 func openWith(opts Options, open func(*Options, cpu) (*ring, error)) (*Reader, error) {

@@ -53,6 +53,9 @@ func (*Reader) Resume() error { return ErrUnsupported }
 // CPUs is never called: there is no Reader.
 func (*Reader) CPUs() []int { return nil }
 
+// BytesPerCPU is never called: there is no Reader.
+func (*Reader) BytesPerCPU() (int, error) { return 0, ErrUnsupported }
+
 // Close is never called: there is no Reader.
 func (*Reader) Close() error { return nil }
 

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"time"
 
@@ -167,21 +166,9 @@ func (o *Options) sampling() kernelstack.Options {
 		Containers: o.Containers, Cgroupfs: filepath.Join(o.Sysfs, "fs", "cgroup"),
 	}
 	if o.OffCPU {
-		options.Buffer, options.Least = switchBuffer, leastSwitchBuffer
-		for n := numCPUs(o.Sysfs); n*options.Buffer > switchBuffers && options.Buffer > options.Least; {
-			options.Buffer /= 2
-		}
+		options.Buffer, options.Least, options.Buffers = switchBuffer, leastSwitchBuffer, switchBuffers
 	}
 	return options
-}
-
-// numCPUs returns the number of CPUs that are online or, where sysfs is not there, that this process may use.
-func numCPUs(sysfs string) int {
-	online, err := perfring.OnlineCPUs(sysfs)
-	if err != nil {
-		return runtime.NumCPU()
-	}
-	return len(online)
 }
 
 // keeps reports whether a sample of a thread counts.

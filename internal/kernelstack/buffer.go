@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+)
+
+// buffer returns the size of each CPU's ring, if there is memory for it.
+func (o *Options) buffer() int {
+	size := o.Buffer
+	for o.Buffers > 0 && size/2 >= o.Least && size*numCPUs(o.Sysfs) > o.Buffers {
+		size /= 2
+	}
+	return size
+}
+
+// numCPUs returns the number of CPUs that are online or, where sysfs is not mounted, that this process may use.
+func numCPUs(sysfs string) int {
+	online, err := perfring.OnlineCPUs(sysfs)
+	if err != nil {
+		return runtime.NumCPU()
+	}
+	return len(online)
+}
+
+// smaller returns an error that wraps ErrRings if there was no memory for rings of the size that they were meant to have. It
+// says which limits the rings would have exceeded.
+func (s *Sampler) smaller(rings *perfring.Reader) error {
+	size, why := rings.BytesPerCPU()
+	if why == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: each CPU's ring buffer has %d KiB, not %d KiB (%s): %w",
+		ErrRings, size>>10, s.Options.buffer()>>10, lockLimits(s.Options.Procfs), why)
+}
+
+// lockLimits says how much memory may be locked, as far as that can be read.
+func lockLimits(procfs string) string {
+	perCPU, perProcess := "unknown", "unknown"
+	if text, err := os.ReadFile(filepath.Join(procfs, "sys", "kernel", "perf_event_mlock_kb")); err == nil {
+		perCPU = string(bytes.TrimSpace(text))
+	}
+	limits, _ := os.ReadFile(filepath.Join(procfs, "self", "limits"))
+	for line := range strings.Lines(string(limits)) {
+		if values, ok := strings.CutPrefix(line, "Max locked memory "); ok && len(strings.Fields(values)) > 0 {
+			perProcess = strings.Fields(values)[0]
+		}
+	}
+	return fmt.Sprintf("kernel.perf_event_mlock_kb is %s, RLIMIT_MEMLOCK is %s", perCPU, perProcess)
+}
