@@ -16,6 +16,8 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/receiverhelper"
 	"go.opentelemetry.io/collector/receiver/receiverhelper/xreceiverhelper"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
@@ -184,7 +186,11 @@ func (r *kernelStacks) send(ctx context.Context, m *kernelstack.Message) {
 	r.telemetry.ReceiverKernelstackNoContainer.Add(ctx, int64(m.NoContainer))
 	r.telemetry.ReceiverKernelstackWaits.Add(ctx, int64(m.Waits))
 	r.telemetry.ReceiverKernelstackShortWaits.Add(ctx, int64(m.Short))
-	r.telemetry.ReceiverKernelstackLostWaits.Add(ctx, int64(m.Unknown))
+	for cause, waits := range map[string]int{
+		"records": m.Unknown.Records, "blind": m.Unknown.Blind, "no_return": m.Unknown.NoReturn, "threads": m.Unknown.Threads,
+	} {
+		r.telemetry.ReceiverKernelstackLostWaits.Add(ctx, int64(waits), metric.WithAttributes(attribute.String("cause", cause)))
+	}
 	r.telemetry.ReceiverKernelstackOffCPUPause.Add(ctx, m.Paused.Seconds())
 	for _, pd := range m.Profiles {
 		r.sendProfiles(context.WithoutCancel(ctx), pd)

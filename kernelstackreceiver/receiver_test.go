@@ -77,7 +77,8 @@ func TestSend(t *testing.T) {
 		require.NoError(t, err)
 		r.send(t.Context(), &kernelstack.Message{
 			Profiles: []pprofile.Profiles{twoSamples()}, Samples: 2, NoContainer: 3, NoStack: 1, Lost: 42, LostNames: 7, Throttled: 2,
-			Waits: 8, Short: 5, Unknown: 6, Paused: time.Second,
+			Waits: 8, Short: 5,
+			Unknown: kernelstack.Unknown{Records: 1, Blind: 2, NoReturn: 4, Threads: 8}, Paused: time.Second,
 		})
 		r.send(t.Context(), &kernelstack.Message{})
 		assert.Equal(t, 1, sink.messages, "an empty message is not sent on")
@@ -98,7 +99,14 @@ func TestSend(t *testing.T) {
 		assert.EqualValues(t, 3, sum("kernelstack_no_container"))
 		assert.EqualValues(t, 8, sum("kernelstack_waits"))
 		assert.EqualValues(t, 5, sum("kernelstack_short_waits"))
-		assert.EqualValues(t, 6, sum("kernelstack_lost_waits"))
+		lost, err := telemetry.GetMetric("otelcol_receiver_kernelstack_lost_waits")
+		require.NoError(t, err)
+		byCause := map[string]int64{}
+		for _, p := range lost.Data.(metricdata.Sum[int64]).DataPoints {
+			cause, _ := p.Attributes.Value("cause")
+			byCause[cause.AsString()] = p.Value
+		}
+		assert.Equal(t, map[string]int64{"records": 1, "blind": 2, "no_return": 4, "threads": 8}, byCause)
 		paused, err := telemetry.GetMetric("otelcol_receiver_kernelstack_off_cpu_pause")
 		require.NoError(t, err)
 		assert.InDelta(t, 1, paused.Data.(metricdata.Sum[float64]).DataPoints[0].Value, 0)

@@ -70,7 +70,7 @@ func (f *follower) apply(b *perfring.Batch, wall time.Time) {
 func (f *follower) lose(intervals ...perfring.Interval) {
 	losses := make([]timeline.Interval, len(intervals))
 	for i, loss := range intervals {
-		losses[i] = timeline.Interval(loss)
+		losses[i] = timeline.Interval{From: loss.From, To: loss.To}
 		f.loading.lost = max(f.loading.lost, loss.To)
 	}
 	f.ledger.Missed(losses...)

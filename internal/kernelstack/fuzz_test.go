@@ -54,7 +54,7 @@ func FuzzWaits(f *testing.F) {
 			}
 			ended[wait.tid] = r.Time
 		}
-		if w.counts.Unknown < 0 || w.counts.Short < 0 {
+		if w.counts.Unknown.All() < 0 || w.counts.Short < 0 {
 			t.Fatalf("counts %+v", *w.counts)
 		}
 	})

@@ -97,18 +97,19 @@ func (m Missing) All() []error {
 
 // A Message holds the samples of an interval.
 type Message struct {
-	Profiles       []pprofile.Profiles // each with at most maxResources resources, which are all different
-	Samples        int                 // in Profiles
-	Waits          int                 // that these stand for, each part counted as one; 0 for samples of what runs
-	NoContainer    int                 // of the Samples, samples whose container, if any, is not known
-	NoStack        int                 // samples of neither the kernel nor a guest: of user code; in Profiles with Running.User
-	Lost           uint64              // records of samples that the rings had no room for
-	LostNames      uint64              // records of threads and cgroups that the rings had no room for, or that were too many
-	Throttled      int                 // times that the kernel stopped a CPU's event
-	Short, Unknown int                 // waits left out: below the threshold; not certain, or beyond maxThreads
-	Paused         time.Duration       // the time before Start in which nothing was recorded, because of too many switches
-	CPUs           []int               // the CPUs sampled last
-	Start, End     time.Time           // End is not part of the interval
+	Profiles    []pprofile.Profiles // each with at most maxResources resources, which are all different
+	Samples     int                 // in Profiles
+	Waits       int                 // that these stand for, each part counted as one; 0 for samples of what runs
+	NoContainer int                 // of the Samples, samples whose container, if any, is not known
+	NoStack     int                 // samples of neither the kernel nor a guest: of user code; in Profiles with Running.User
+	Lost        uint64              // records of samples that the rings had no room for
+	LostNames   uint64              // records of threads and cgroups that the rings had no room for, or that were too many
+	Throttled   int                 // times that the kernel stopped a CPU's event
+	Short       int                 // waits left out because they are below the threshold
+	Unknown     Unknown             // waits left out because they are not certain
+	Paused      time.Duration       // the time before Start in which nothing was recorded, because of too many switches
+	CPUs        []int               // the CPUs sampled last
+	Start, End  time.Time           // End is not part of the interval
 }
 
 // window is how long samples are held back, so that samples of all CPUs can be sorted.

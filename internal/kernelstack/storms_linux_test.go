@@ -248,7 +248,7 @@ func TestWaitsInAStorm(t *testing.T) {
 	}
 	lost, lostNames, unknown := uint64(0), uint64(0), 0
 	for _, m := range sent {
-		lost, lostNames, unknown = lost+m.Lost, lostNames+m.LostNames, unknown+m.Unknown
+		lost, lostNames, unknown = lost+m.Lost, lostNames+m.LostNames, unknown+m.Unknown.All()
 	}
 	t.Logf("%d of %d naps; %d waits and %d names lost", long, naps, unknown, lostNames)
 	assert.Zero(t, lost)

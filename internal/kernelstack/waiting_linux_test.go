@@ -479,7 +479,7 @@ func TestTooManySwitches(t *testing.T) {
 			begins := time.Unix(0, int64(pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Time()))
 			assert.WithinDuration(t, m.Start, begins, 3*window+time.Duration(10*slowness))
 		}
-		unknown += m.Unknown
+		unknown += m.Unknown.All()
 	}
 	if lost == 0 {
 		assert.LessOrEqual(t, unknown, 4*runtime.NumCPU(), "waits are lost only with records")

@@ -70,7 +70,11 @@ func sure(records ...[]perfring.Record) perfring.Batch {
 }
 
 // waitCounts are the waits that messages leave out.
-type waitCounts struct{ short, lost, noStack int }
+type waitCounts struct {
+	short   int
+	lost    Unknown
+	noStack int
+}
 
 // sentWait is a sample of a message about waits.
 type sentWait struct {
@@ -133,15 +137,15 @@ func TestWaits(t *testing.T) {
 			name: "the sample is of another thread", batches: []perfring.Batch{sure(
 				blocks(0, 8, 90)[:1], blocks(0, 7, 100)[1:], runs(0, 7, 200),
 			)},
-			counts: waitCounts{lost: 1},
+			counts: waitCounts{lost: Unknown{Records: 1}},
 		},
 		{
 			name:    "no sample",
-			batches: []perfring.Batch{sure(blocks(0, 7, 100)[1:], runs(0, 7, 200))}, counts: waitCounts{lost: 1},
+			batches: []perfring.Batch{sure(blocks(0, 7, 100)[1:], runs(0, 7, 200))}, counts: waitCounts{lost: Unknown{Records: 1}},
 		},
 		{
 			name:    "the sample is of another CPU",
-			batches: []perfring.Batch{sure(blocks(1, 7, 90)[:1], blocks(0, 7, 100)[1:], runs(0, 7, 200))}, counts: waitCounts{lost: 1},
+			batches: []perfring.Batch{sure(blocks(1, 7, 90)[:1], blocks(0, 7, 100)[1:], runs(0, 7, 200))}, counts: waitCounts{lost: Unknown{Records: 1}},
 		},
 		{
 			name: "no stack", batches: []perfring.Batch{sure(
@@ -152,7 +156,7 @@ func TestWaits(t *testing.T) {
 		},
 		{
 			name:    "it left twice",
-			batches: []perfring.Batch{sure(blocks(0, 7, 100), blocks(0, 7, 200), runs(0, 7, 300))}, counts: waitCounts{lost: 1},
+			batches: []perfring.Batch{sure(blocks(0, 7, 100), blocks(0, 7, 200), runs(0, 7, 300))}, counts: waitCounts{lost: Unknown{NoReturn: 1}},
 		},
 		{
 			name: "it exits, and its number is reused", batches: []perfring.Batch{sure(
@@ -198,37 +202,44 @@ func TestWaits(t *testing.T) {
 				{Blind: []perfring.Interval{{From: 200, To: 250}}, Certain: 210, Looked: 1000},
 				{Records: sure(blocks(0, 7, 220), runs(0, 7, 300), blocks(0, 7, 310), runs(0, 7, 330)).Records, Certain: 1000, Looked: 1000},
 			},
-			want: []sentWait{{7, 20, 330, "voluntary"}}, counts: waitCounts{lost: 1},
+			want: []sentWait{{7, 20, 330, "voluntary"}}, counts: waitCounts{lost: Unknown{Blind: 1}},
 		},
 		{
 			name: "records are lost on another CPU", batches: []perfring.Batch{
 				{
 					Records: sure(blocks(0, 7, 100), runs(0, 7, 150), blocks(0, 7, 160), runs(0, 7, 260), blocks(0, 7, 300), runs(0, 7, 350)).Records,
-					Lost:    1, Blind: []perfring.Interval{{From: 200, To: 250}}, Certain: 1000, Looked: 1000,
+					Lost:    1, Blind: []perfring.Interval{{From: 200, To: 250, Lost: true}}, Certain: 1000, Looked: 1000,
 				},
 			},
-			want: []sentWait{{7, 50, 150, "voluntary"}, {7, 50, 350, "voluntary"}}, counts: waitCounts{lost: 1},
+			want: []sentWait{{7, 50, 150, "voluntary"}, {7, 50, 350, "voluntary"}}, counts: waitCounts{lost: Unknown{Records: 1}},
 		},
 		{
 			name: "records are lost while it waits", batches: []perfring.Batch{
-				sure(blocks(0, 7, 100)), {Lost: 1, Blind: []perfring.Interval{{From: 200, To: 250}}, Certain: 1000, Looked: 1000},
+				sure(blocks(0, 7, 100)), {Lost: 1, Blind: []perfring.Interval{{From: 200, To: 250, Lost: true}}, Certain: 1000, Looked: 1000},
 				sure(runs(0, 7, 300)),
 			},
-			counts: waitCounts{lost: 1},
+			counts: waitCounts{lost: Unknown{Records: 1}},
 		},
 		{
 			name: "it left in a blind interval", batches: []perfring.Batch{
 				{Records: blocks(0, 7, 220), Blind: []perfring.Interval{{From: 200, To: 250}}, Certain: 1000, Looked: 1000},
 				sure(runs(0, 7, 300)),
 			},
-			counts: waitCounts{lost: 1},
+			counts: waitCounts{lost: Unknown{Blind: 1}},
+		},
+		{
+			name: "it left in a loss that ends after the records of the batch, and after a CPU came online", batches: []perfring.Batch{
+				{Blind: []perfring.Interval{{From: 200, To: 250, Lost: true}, {From: 200, To: 240}}, Certain: 210, Looked: 1000},
+				{Records: sure(blocks(0, 7, 220), runs(0, 7, 300)).Records, Certain: 1000, Looked: 1000},
+			},
+			counts: waitCounts{lost: Unknown{Records: 1}},
 		},
 		{
 			name: "a CPU was online before this was noticed", batches: []perfring.Batch{
 				{Records: sure(blocks(0, 7, 100), runs(0, 7, 200)).Records, Certain: 1000, Looked: 90},
 				{Blind: []perfring.Interval{{From: 90, To: 1100}}, Certain: 1200, Looked: 1100},
 			},
-			counts: waitCounts{lost: 1},
+			counts: waitCounts{lost: Unknown{Blind: 1}},
 		},
 		{
 			name: "no CPU came online", batches: []perfring.Batch{
@@ -354,7 +365,7 @@ func TestWaitsEndAfterInterval(t *testing.T) {
 			assert.ElementsMatch(t, c.want, end(last))
 			addAll(t, s, c.next)
 			assert.ElementsMatch(t, c.wantNext, end(perfring.Batch{Certain: 800, Looked: 800}))
-			assert.Equal(t, c.unknownInNext, (*sent)[0].Unknown)
+			assert.Equal(t, Unknown{Blind: c.unknownInNext}, (*sent)[0].Unknown)
 		})
 	}
 }
@@ -541,5 +552,6 @@ func TestWaitsAreBounded(t *testing.T) {
 		}
 	}
 	assert.Len(t, w.open, maxThreads)
-	assert.Equal(t, 10, w.counts.Unknown)
+	assert.Equal(t, Unknown{Threads: 10}, w.counts.Unknown)
+	assert.Equal(t, 10, w.counts.Unknown.All())
 }

@@ -26,7 +26,7 @@ type waits struct {
 	open    map[uint32]wait            // by thread id: waits that have not ended
 	blocked blocked                    // threads that may have waited since recording began
 	done    []interval                 // waits that have ended, but are not confirmed yet
-	since   int64                      // no blind interval is known that ends later
+	since   perfring.Interval          // the blind interval that ends last
 	counts  *Message                   // counts those that are left out: Short, Unknown, NoStack
 }
 
@@ -46,6 +46,25 @@ type wait struct {
 type interval struct {
 	sample sample
 	from   int64 // of the wait
+}
+
+// Unknown counts waits that are not certain, by the reason. Each wait counts once.
+type Unknown struct {
+	Records  int // a ring had no room for records
+	Blind    int // a CPU had no ring yet, because it came online or the machine was suspended; or recording was paused
+	NoReturn int // the thread left a CPU again, although there is no record of its return
+	Threads  int // more than maxThreads waited
+}
+
+// All returns the number of these waits.
+func (u *Unknown) All() int { return u.Records + u.Blind + u.NoReturn + u.Threads }
+
+// in returns the count of waits that overlap a blind interval.
+func (u *Unknown) in(blind perfring.Interval) *int {
+	if blind.Lost {
+		return &u.Records
+	}
+	return &u.Blind
 }
 
 // newWaits returns waits of no thread yet. It counts those that it leaves out in a message.
@@ -89,10 +108,16 @@ func (w *waits) begin(r *perfring.Record) {
 	}
 	before, again := w.open[r.TID]
 	delete(w.open, r.TID)
+	unknown := &w.counts.Unknown
 	switch {
-	case again && !before.exiting, // its return is missing
-		!ok, sample.TID != r.TID, r.Time < w.since, len(w.open) >= maxThreads:
-		w.counts.Unknown++
+	case again && !before.exiting:
+		unknown.NoReturn++
+	case !ok, sample.TID != r.TID:
+		unknown.Records++
+	case r.Time < w.since.To:
+		*unknown.in(w.since)++
+	case len(w.open) >= maxThreads:
+		unknown.Threads++
 	case len(sample.Stack) == 0:
 		w.counts.NoStack++
 	default:
@@ -124,7 +149,9 @@ func (w *waits) isLong(from, to int64) bool { return to > from && to-from >= w.t
 // then: waits that begin in it are dropped later.
 func (w *waits) forget(blind []perfring.Interval) {
 	for _, b := range blind {
-		w.since = max(w.since, b.To)
+		if b.To > w.since.To {
+			w.since = b
+		}
 		known := len(w.open) + len(w.done)
 		if w.blocked.from < b.To {
 			known += len(w.blocked.waits)
@@ -136,7 +163,7 @@ func (w *waits) forget(blind []perfring.Interval) {
 			}
 		}
 		w.done = slices.DeleteFunc(w.done, func(i interval) bool { return i.from < b.To && b.From <= i.sample.at })
-		w.counts.Unknown += known - len(w.open) - len(w.done)
+		*w.counts.Unknown.in(b) += known - len(w.open) - len(w.done)
 	}
 }
 

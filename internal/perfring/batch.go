@@ -47,4 +47,8 @@ type NameBatch struct {
 // event's clock.
 type Interval struct {
 	From, To int64
+
+	// Lost says of a blind interval that a ring may have had no room for records. In others, a CPU had no ring, or recording
+	// was paused.
+	Lost bool
 }

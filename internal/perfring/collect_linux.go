@@ -113,7 +113,7 @@ func (r *Reader) drainRing(s *stream, g *ring) {
 		case ok && rec.Type == TypeLost:
 			g.losses.announced += rec.Lost
 			s.lost += g.losses.more(g.losses.announced)
-			s.addBlind(g.last, g.lossEnd(at, rec.Time))
+			s.addBlind(g.last, g.lossEnd(at, rec.Time), true)
 		case ok:
 			s.records = append(s.records, rec)
 		}
@@ -133,11 +133,11 @@ func (r *Reader) drainRing(s *stream, g *ring) {
 	}
 	g.noteRoom(r.clock)
 	if some {
-		s.addBlind(unknown, r.clock.Now())
+		s.addBlind(unknown, r.clock.Now(), true)
 	}
 }
 
-// addBlind adds an interval up to and including an instant.
-func (s *stream) addBlind(from, to int64) {
-	s.blind = append(s.blind, Interval{From: from, To: max(from, to) + 1})
+// addBlind adds an interval up to and including an instant. lost is as in Interval.
+func (s *stream) addBlind(from, to int64, lost bool) {
+	s.blind = append(s.blind, Interval{From: from, To: max(from, to) + 1, Lost: lost})
 }

@@ -95,6 +95,7 @@ func TestFullRing(t *testing.T) {
 		after := Boottime.Now()
 		if full {
 			require.Len(t, b.Blind, 1, "%d bytes are free", free)
+			assert.True(t, b.Blind[0].Lost)
 			assert.Equal(t, int64(12), b.Blind[0].From, "the time of the last record")
 			assert.True(t, before < b.Blind[0].To && b.Blind[0].To <= after+1, "when it was emptied")
 		} else {
@@ -113,7 +114,7 @@ func TestLostRecord(t *testing.T) {
 	reader := memoryReader(r)
 	r.put(lostAt(90, 2))
 	b := reader.Poll()
-	assert.Equal(t, []Interval{{From: 50, To: 91}}, b.Blind, "from when the ring was opened")
+	assert.Equal(t, []Interval{{From: 50, To: 91, Lost: true}}, b.Blind, "from when the ring was opened")
 	assert.Equal(t, uint64(2), b.Lost)
 	assert.Empty(t, b.Records)
 
@@ -124,7 +125,7 @@ func TestLostRecord(t *testing.T) {
 	r.put(at(201))
 	r.put(lostAt(300, 4))
 	b = reader.Poll()
-	assert.Equal(t, []Interval{{From: 100, To: 201}, {From: 201, To: 301}}, b.Blind)
+	assert.Equal(t, []Interval{{From: 100, To: 201, Lost: true}, {From: 201, To: 301, Lost: true}}, b.Blind)
 	assert.Equal(t, uint64(7), b.Lost)
 }
 

@@ -168,7 +168,7 @@ func TestLossesAreApart(t *testing.T) {
 	names.put(lostAt(200, 5))
 	names.put(at(200))
 	b := r.Poll()
-	assert.Equal(t, []Interval{{100, 201}}, b.Names.Blind)
+	assert.Equal(t, []Interval{{From: 100, To: 201, Lost: true}}, b.Names.Blind)
 	assert.Equal(t, []uint64{5, 0}, []uint64{b.Names.Lost, b.Lost})
 	assert.Empty(t, b.Blind)
 	events.put(at(300))

@@ -196,7 +196,7 @@ func (r *Reader) Resume() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err := r.state.main.each(func(g *ring) error { return unix.IoctlSetInt(g.fd, unix.PERF_EVENT_IOC_ENABLE, 0) })
-	r.state.main.addBlind(r.state.paused, r.clock.Now())
+	r.state.main.addBlind(r.state.paused, r.clock.Now(), false)
 	return err
 }
 

@@ -159,7 +159,7 @@ func (r *Reader) adjustStream(s *stream, l look, all bool) (changed bool, err er
 	opened, err := r.openRings(s, missing, l.guessed)
 	slices.SortFunc(s.rings, func(a, b *ring) int { return a.cpu.number - b.cpu.number })
 	if opened && r.state.looked != 0 {
-		s.addBlind(r.state.looked, r.clock.Now())
+		s.addBlind(r.state.looked, r.clock.Now(), false)
 	}
 	return changed || opened || err != nil, err
 }

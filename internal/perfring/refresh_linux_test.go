@@ -109,6 +109,7 @@ func TestBlindCPU(t *testing.T) {
 	expect := func(blind []Interval, after, before int64) {
 		t.Helper()
 		require.Len(t, blind, 1)
+		assert.False(t, blind[0].Lost)
 		assert.True(t, after <= blind[0].From && blind[0].From <= before, "%+v, %d, %d", blind, after, before)
 		assert.True(t, before <= blind[0].To && blind[0].To <= r.clock.Now())
 	}

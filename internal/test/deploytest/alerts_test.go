@@ -3,6 +3,7 @@
 package deploytest
 
 import (
+	"fmt"
 	"maps"
 	"net/url"
 	"os"
@@ -75,6 +76,7 @@ func troubles() map[string]alertCase {
 	all := troublesOfSources()
 	maps.Copy(all, troublesOfFrames())
 	maps.Copy(all, troublesOfCollectors())
+	maps.Copy(all, troublesOfWaits())
 	return all
 }
 
@@ -147,6 +149,23 @@ func troublesOfFrames() map[string]alertCase {
 		"some are of other hosts": {node("a", counter(frames("a", other, "foreign"), 3000)), nil},
 		"a clock off":             {node("a", counter(exposed("a", other, off), 1)), []string{"KernelsymClockOff kernelsym/other node-a"}},
 		"a clock was off":         {node("a", always(exposed("a", other, off), 7)), nil},
+	}
+}
+
+func troublesOfWaits() map[string]alertCase {
+	waits := func(lost, blind, short, sent float64) []series {
+		of := func(metric, more string) string {
+			return fmt.Sprintf(`otelcol_receiver_kernelstack_%s{instance="a", node="node-a"%s}`, metric, more)
+		}
+		return node("a", counter(of("lost_waits", `, cause="records"`), lost), counter(of("lost_waits", `, cause="blind"`), blind),
+			counter(of("short_waits", ""), short), counter(of("waits", ""), sent))
+	}
+	return map[string]alertCase{
+		"waits are lost":             {waits(600, 0, 0, 9000), []string{"KernelsymWaitsLost node-a"}},
+		"for two causes":             {waits(300, 300, 0, 9000), []string{"KernelsymWaitsLost node-a"}},
+		"few of all waits":           {waits(600, 0, 9000, 9000), nil},
+		"no waits, as without them":  {waits(0, 0, 0, 0), nil},
+		"all waits are lost, if any": {waits(1, 0, 0, 0), []string{"KernelsymWaitsLost node-a"}},
 	}
 }
 

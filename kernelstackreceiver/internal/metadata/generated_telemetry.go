@@ -80,7 +80,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverKernelstackLostWaits, err = builder.meter.Int64Counter(
 		"otelcol_receiver_kernelstack_lost_waits",
-		metric.WithDescription("Waits of threads off the CPU that are not sent, because records of context switches were lost meanwhile, or because more than 65,536 threads waited at once. [Development]"),
+		metric.WithDescription("Waits of threads off the CPU that are not sent, because it is not certain that the thread did not run meanwhile. [Development]"),
 		metric.WithUnit("{wait}"),
 	)
 	errs = errors.Join(errs, err)

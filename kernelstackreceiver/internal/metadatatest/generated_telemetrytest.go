@@ -56,7 +56,7 @@ func AssertEqualReceiverKernelstackLostRecords(t *testing.T, tt *componenttest.T
 func AssertEqualReceiverKernelstackLostWaits(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kernelstack_lost_waits",
-		Description: "Waits of threads off the CPU that are not sent, because records of context switches were lost meanwhile, or because more than 65,536 threads waited at once. [Development]",
+		Description: "Waits of threads off the CPU that are not sent, because it is not certain that the thread did not run meanwhile. [Development]",
 		Unit:        "{wait}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

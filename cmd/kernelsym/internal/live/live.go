@@ -214,7 +214,7 @@ func (s *session) name(_ context.Context, m *kernelstack.Message) {
 	}
 	batch := &Batch{
 		Messages: named, Kernel: m.Samples - user, User: user,
-		OffCPU: s.options.OffCPU, Threshold: s.options.Threshold, LostWaits: m.Unknown, Paused: m.Paused,
+		OffCPU: s.options.OffCPU, Threshold: s.options.Threshold, LostWaits: m.Unknown.All(), Paused: m.Paused,
 		NoContainer: m.NoContainer, Containers: s.missing.Containers,
 		Lost: m.Lost, LostNames: m.LostNames, Throttled: m.Throttled, Start: m.Start, End: m.End,
 		Core:  s.cache.Snapshot().Core(),
