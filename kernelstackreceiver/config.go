@@ -34,7 +34,7 @@ const (
 // The sizes of rings of context switches, in bytes.
 const (
 	leastSwitchBuffer = 64 << 10 // below which too much would be lost, even on a machine with little to do
-	switchBuffers     = 64 << 20 // of all CPUs: 200,000 switches, which take some 100 MiB when they are read at once
+	switchBuffers     = 16 << 20 // of all CPUs: 50,000 switches, which take ten times as much memory when all are read at once
 )
 
 // checkBuffer returns an error if the value of a key is not the size of a ring buffer.

@@ -50,7 +50,7 @@ func TestConfig(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	assert.Equal(t, kernelstack.Options{
-		Threads: kernelstack.Waiting{Threshold: 0, MaxSwitches: 1000}, Buffer: 1 << 20, Least: 64 << 10, Buffers: 64 << 20, Interval: 10 * time.Second, MaxSamples: 20000,
+		Threads: kernelstack.Waiting{Threshold: 0, MaxSwitches: 1000}, Buffer: 1 << 20, Least: 64 << 10, Buffers: 16 << 20, Interval: 10 * time.Second, MaxSamples: 20000,
 		Procfs: "/proc", Sysfs: "/sys", Containers: true, Cgroupfs: "/sys/fs/cgroup", ContainerID: kernelstack.OnResource,
 	}, known(t, c.waitOptions()))
 

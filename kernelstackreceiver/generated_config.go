@@ -12,7 +12,7 @@ import (
 
 // OffCPU how the time is sampled that threads spend off the CPU, blocked or preempted.
 type OffCPU struct {
-	// Buffer maximum size of each CPU's ring buffer of context switches, as buffer. It is halved, down to 64KiB, until its memory may be locked, and as long as the buffers of all CPUs take more than 64 MiB. A switch takes about 300 bytes.
+	// Buffer maximum size of each CPU's ring buffer of context switches, as buffer. It is halved, down to 256KiB, as long as the buffers of all CPUs take more than 16 MiB; and down to 64KiB, until its memory may be locked. A switch takes about 300 bytes.
 	Buffer string `mapstructure:"buffer"`
 
 	// Enabled whether the time that threads are off the CPU is sampled, too, with the stack by which they left it. It is sent in messages of their own, of the type off_cpu/nanoseconds. It needs the initial PID namespace (hostPID on Kubernetes), and costs time with every context switch.

@@ -13,10 +13,13 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
+// ample is a size of rings that the number of CPUs makes no smaller. No limit of locked memory need be raised for it.
+const ample = 256 << 10
+
 // buffer returns the size of each CPU's ring, if there is memory for it.
 func (o *Options) buffer() int {
 	size := o.Buffer
-	for o.Buffers > 0 && size/2 >= o.Least && size*numCPUs(o.Sysfs) > o.Buffers {
+	for o.Buffers > 0 && size/2 >= ample && size*numCPUs(o.Sysfs) > o.Buffers {
 		size /= 2
 	}
 	return size

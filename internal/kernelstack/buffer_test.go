@@ -19,10 +19,10 @@ func TestBuffer(t *testing.T) {
 		cpus, buffer, least, all, want int
 	}{
 		{"no limit", 256, 4 << 20, 64 << 10, 0, 4 << 20},
-		{"few CPUs", 16, 4 << 20, 64 << 10, 64 << 20, 4 << 20},
-		{"one more", 17, 4 << 20, 64 << 10, 64 << 20, 2 << 20},
-		{"many", 256, 4 << 20, 64 << 10, 64 << 20, 256 << 10},
-		{"down to the least size", 4096, 4 << 20, 64 << 10, 64 << 20, 64 << 10},
+		{"few CPUs", 4, 4 << 20, 64 << 10, 16 << 20, 4 << 20},
+		{"one more", 5, 4 << 20, 64 << 10, 16 << 20, 2 << 20},
+		{"many", 64, 4 << 20, 64 << 10, 16 << 20, 256 << 10},
+		{"no smaller", 4096, 4 << 20, 64 << 10, 16 << 20, 256 << 10},
 		{"smaller from the start", 8192, 16 << 10, 16 << 10, 64 << 20, 16 << 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestBuffer(t *testing.T) {
 		})
 	}
 	o := Options{Buffer: 4 << 20, Least: 64 << 10, Buffers: 1, Sysfs: t.TempDir()}
-	assert.Equal(t, 64<<10, o.buffer(), "without sysfs")
+	assert.Equal(t, 256<<10, o.buffer(), "without sysfs")
 }
 
 // TestLockLimits verifies what is said where limits cannot be read.

@@ -19,7 +19,7 @@ type Options struct {
 	Threads    Threads // which threads to sample: Running or Waiting
 	Buffer     int     // size of each CPU's ring of samples, in bytes
 	Least      int     // size down to which the rings are halved if there is no memory for them; 0 for Buffer
-	Buffers    int     // size of the rings of all CPUs; if they took more, each is halved, down to Least; 0 for no limit
+	Buffers    int     // size of the rings of all CPUs; if they took more, each is halved, down to ample; 0 for no limit
 	Interval   time.Duration
 	MaxSamples int // per message
 

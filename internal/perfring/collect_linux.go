@@ -82,6 +82,10 @@ func (r *Reader) drain() {
 	}
 }
 
+// bytesPerRecord is how many bytes of a ring a record takes on average. That is true for switches: a sample with a stack and
+// two records of 48 bytes.
+const bytesPerRecord = 100
+
 // drainRing reads the content of a ring of a stream, and the intervals in which it lost records.
 func (r *Reader) drainRing(s *stream, g *ring) {
 	// unknown is the time of the last record before a loss that may have lasted until the ring
@@ -94,6 +98,7 @@ func (r *Reader) drainRing(s *stream, g *ring) {
 	}
 	r.state.mostUsed = max(r.state.mostUsed, g.used())
 	g.budget.refill(r.clock.Now())
+	s.records = slices.Grow(s.records, int(g.used()/bytesPerRecord)) // to grow step by step would take twice the memory
 	from := *g.tail
 	next := from
 	err := g.drain(func(raw []byte) {
