@@ -25,7 +25,7 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, &Config{
 		Frequency: 97, Interval: 5 * time.Second, MaxSamples: 20000, Event: "cpu-clock",
-		OffCPU: OffCPU{Threshold: time.Millisecond, MaxSwitches: 50000, Sum: true, Buffer: "4MiB"}, ContainerID: "resource",
+		OffCPU: OffCPU{Threshold: time.Millisecond, MaxSwitches: 50000, Sum: true, Buffer: "256KiB"}, ContainerID: "resource",
 		SampleAttributes: SampleAttributes{Process: true, Thread: true, ThreadName: true, CPU: true},
 		Buffer:           "64KiB", Procfs: "/proc", Sysfs: "/sys", Cgroupfs: "/sys/fs/cgroup",
 	}, c)

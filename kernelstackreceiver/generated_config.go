@@ -52,7 +52,7 @@ func (c *OffCPU) Validate() error {
 // NewDefaultOffCPU returns a new OffCPU with default values consistent with the annotations in the schema.
 func NewDefaultOffCPU() OffCPU {
 	return OffCPU{
-		Buffer:      "4MiB",
+		Buffer:      "256KiB",
 		Enabled:     false,
 		MaxSwitches: 50000,
 		Scheduler:   false,
