@@ -53,7 +53,7 @@ func TestBlockedBefore(t *testing.T) {
 			for _, b := range c.batches {
 				addAll(t, s, b)
 			}
-			lost := s.out.counts.Unknown
+			lost := s.out.counts.Unknown.All()
 			s.sampler.endInterval(t.Context(), &perfring.Batch{Certain: 500, Looked: 500})
 			s.out.send(t.Context(), time.Now())
 			assert.Equal(t, c.want, waitsIn(t, s, *sent))

@@ -47,9 +47,11 @@ type delivery struct {
 // An interval is the time of a profile.
 type interval struct{ start, end int64 } // ns
 
-// overlap returns by how much the longest of two intervals that follow each other overlap, in nanoseconds.
+// overlap returns by how much the longest of two intervals that follow each other overlap, in nanoseconds. The profiles of one
+// message, of the host and of its containers, have the same interval.
 func (d *delivery) overlap() (longest int64) {
-	slices.SortFunc(d.intervals, func(a, b interval) int { return cmp.Compare(a.start, b.start) })
+	slices.SortFunc(d.intervals, func(a, b interval) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end)) })
+	d.intervals = slices.Compact(d.intervals)
 	for i := 1; i < len(d.intervals); i++ {
 		longest = max(longest, d.intervals[i-1].end-d.intervals[i].start)
 	}

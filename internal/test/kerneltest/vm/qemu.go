@@ -35,7 +35,7 @@ func boot(ctx context.Context, j *job, q *queue, o options) error {
 	defer console.Close()
 	cmd := exec.CommandContext(ctx, j.kernel.qemu, append([]string{
 		// With thread=multi, newer kernels panic now and then.
-		"-accel", "tcg,thread=single", "-smp", "2", "-m", "2G",
+		"-accel", "tcg,thread=single", "-smp", "2", "-m", "3G",
 		"-nodefaults", "-display", "none", "-no-reboot",
 		"-kernel", j.kernel.image, "-initrd", j.initrd,
 		"-append", "console=" + j.kernel.console + " panic=-1 quiet loglevel=4 rdinit=/init KERNELSYM_PORT=" + j.kernel.port + // in the environment of the first process
