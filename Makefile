@@ -82,15 +82,16 @@ view: $(TOOL) ## serve the flame graph of the last `make run`; HTTP=localhost:90
 	@$(TOOL) view $(PROFILES) $(if $(HTTP),--http $(HTTP))
 
 .PHONY: picture
-picture: $(TOOL) ## draw docs/flamegraph.svg from the last `make run`
+picture: $(TOOL) ## draw docs/flamegraph.svg from PROFILES: that of TestPackStacks has modules, BPF and inlined functions
 	$(TOOL) view --svg docs/flamegraph.svg $(PROFILES)
 
 .PHONY: screenshot
-screenshot: ## take docs/flamegraph.png of that picture in chromium, zoomed in on frame FRAME
+screenshot: $(TOOL) ## take docs/flamegraph.png of that picture, and docs/top.png of `kernelsym top`, in chromium
 	rm -rf $(BUILD)/chromium
 	chromium --headless $(if $(filter 0,$(shell id -u)),--no-sandbox) --disable-gpu --disable-quic --no-first-run \
 		--disable-background-networking --disable-component-update --disable-sync --user-data-dir=$(abspath $(BUILD))/chromium \
-		--hide-scrollbars --window-size=1000,480 --screenshot=docs/flamegraph.png 'file://$(CURDIR)/docs/flamegraph.svg#frame=$(FRAME)'
+		--hide-scrollbars --window-size=1000,560 --screenshot=docs/flamegraph.png 'file://$(CURDIR)/docs/flamegraph.svg'
+	$(AS_ROOT) internal/tools/top-picture.sh $(TOOL) docs/top.png
 
 .PHONY: quick
 quick: need-go ## run the tests of the pure packages, without root, in a minute

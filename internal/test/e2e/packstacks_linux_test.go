@@ -4,11 +4,14 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,14 +20,15 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestPackStacks samples the kernel and a busy module, with KASLR, and verifies that each frame has
-// the lines that its pack has for its address. It hands the messages out, for TestGatewayElsewhere
-// and TestChainsElsewhere.
+// TestPackStacks samples the kernel, a busy module and a busy BPF program, with KASLR, and verifies
+// that each frame has the lines that its pack has for its address. It hands the messages out, for
+// TestGatewayElsewhere, TestChainsElsewhere and the picture in the documentation (`make picture`).
 func TestPackStacks(t *testing.T) {
 	kerneltest.NeedVM(t)
 	packs := kerneltest.Packs(t)
 	kerneltest.Busy(t)
 	encryptMuch(t)
+	keepRunning(t, kerneltest.HotProgram(t))
 	dir := t.TempDir()
 	with, without := filepath.Join(dir, fileWithPacks), filepath.Join(dir, fileWithoutPacks)
 	c := startCollector(t, `
@@ -103,6 +107,23 @@ func encryptMuch(t *testing.T) {
 	_ = kerneltest.LoadModule("ecb") // later kernels have it built in
 	require.NoError(t, kerneltest.LoadModule("camellia_generic"))
 	keepEncrypting(t, "ecb(camellia-generic)")
+}
+
+// keepRunning loads a BPF program, and has the kernel run it until the test ends.
+func keepRunning(t *testing.T, spec *ebpf.ProgramSpec) {
+	t.Helper()
+	program := kerneltest.LoadBPF(t, spec)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := program.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: 1}); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
 // checkChain verifies that a frame has what its pack has: the file and line of each function, and
