@@ -20,5 +20,7 @@
 // from two events between which others were missing, such as the program of a function. [Ledger.Missed] takes these
 // conclusions back.
 //
+// The drawings in testdata are tests.
+//
 // All instants are in nanoseconds, on the clock of the source's events.
 package ledger
