@@ -24,7 +24,7 @@ import (
 //
 // All instants at which samples have such stacks are taken in the order of time. While an instant lies in the span
 // of the answers before it, nothing is looked up. In the end, samples at t1 and t2 have one stack answer, those at t3
-// and t4 two others.
+// and t4 two others. The drawings in testdata/split are tests.
 //
 // A small message can hold many instants and a deep stack that is different at each. The cost is bounded in
 // proportion to the size of the message (contract 6.1), far above what any message but a hostile one needs: each
