@@ -67,7 +67,7 @@ func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 		id, degraded := s.buildID()
 		core, err := s.load(id)
 		switch {
-		case s.locator != nil && isHidden(err):
+		case s.locator != nil && IsHidden(err):
 			err = s.runLocated(ctx, id, err, publish)
 			if err != nil {
 				return err
@@ -105,7 +105,7 @@ func (s *Source) runLocated(ctx context.Context, buildID string, hidden error, p
 		}
 	}
 	publish(symcache.Update{Table: timeline.NewTable(s.located), Degraded: fmt.Errorf("%w: %w", ErrLocated, hidden)})
-	for isHidden(hidden) && sleep(ctx, retryHidden) {
+	for IsHidden(hidden) && sleep(ctx, retryHidden) {
 		_, hidden = s.load(buildID)
 	}
 	return nil
@@ -125,8 +125,8 @@ func (s *Source) check() symcache.Update {
 	return u
 }
 
-// isHidden reports whether an error of load says that the kernel hides its symbols.
-func isHidden(err error) bool {
+// IsHidden reports whether an error of reading the symbols says that the kernel hides them.
+func IsHidden(err error) bool {
 	return errors.Is(err, ErrRestricted) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
 }
 

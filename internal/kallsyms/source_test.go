@@ -230,9 +230,9 @@ func TestHidden(t *testing.T) {
 		ErrRestricted: true, fs.ErrNotExist: true, &fs.PathError{Err: syscall.EACCES}: true, &fs.PathError{Err: syscall.EPERM}: true,
 		ErrNoText: false, ErrSyntax: false, &fs.PathError{Err: syscall.EIO}: false,
 	} {
-		assert.Equal(t, want, isHidden(err), err)
+		assert.Equal(t, want, IsHidden(err), err)
 	}
-	assert.False(t, isHidden(nil))
+	assert.False(t, IsHidden(nil))
 }
 
 // TestRunningKernel compares the symbols of the running kernel with its list, read by other

@@ -72,7 +72,11 @@ func (w *waits) decide(tid uint32, first int64) {
 		return
 	}
 	delete(w.blocked.waits, tid)
-	if first > w.blocked.read && len(w.open) < maxThreads {
+	switch {
+	case first <= w.blocked.read:
+	case len(w.open) >= maxThreads:
+		w.counts.Unknown.Threads++
+	default:
 		w.open[tid] = t
 	}
 }

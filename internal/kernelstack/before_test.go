@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 var hung = []Function{{"pipe_read", "vmlinux"}, {"do_it", "nfs"}, {"ksys_read", "vmlinux"}}
@@ -110,4 +111,27 @@ func TestMessageOfBlockedBefore(t *testing.T) {
 	assert.Equal(t, [][]Function{hung[1:], hung, nil}, stacks, "by thread")
 	assert.Equal(t, 2, before)
 	assert.Equal(t, 1+2, d.MappingTable().Len(), "each file has one")
+}
+
+// TestBlockedBeyondTheMaximum verifies that waits which are not kept, because there are too many, are counted.
+func TestBlockedBeyondTheMaximum(t *testing.T) {
+	s, _ := waitSession(t)
+	all := make(map[uint32]wait)
+	for tid := range uint32(maxThreads + 5) {
+		all[tid+1] = wait{stack: []uint64{firstFunction}, tid: tid + 1, before: true, from: 50, reported: 50}
+	}
+	s.sampler.(*waiting).waits.expect(blocked{all, 50, 150})
+	addAll(t, s, sure())
+	assert.Equal(t, 5, s.out.counts.Unknown.Threads)
+}
+
+// TestNoContainerOfSums verifies that a sum of waits of an unknown container counts once, as the sample that it is.
+func TestNoContainerOfSums(t *testing.T) {
+	s, sent := waitSession(t)
+	s.sampler.(*waiting).core = symtab.Range{Start: 0, End: 1<<64 - 1}
+	s.out.of.Options.Containers = true
+	addAll(t, s, sure(blocks(0, 7, 100), runs(0, 7, 150), blocks(0, 7, 200), runs(0, 7, 250)))
+	s.out.send(t.Context(), time.Now())
+	m := (*sent)[0]
+	assert.Equal(t, []int{1, 2, 1}, []int{m.Samples, m.Waits, m.NoContainer})
 }

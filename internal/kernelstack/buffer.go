@@ -18,7 +18,7 @@ const ample = 256 << 10
 
 // buffer returns the size of each CPU's ring, if there is memory for it.
 func (o *Options) buffer() int {
-	size := o.Buffer
+	size := perfring.RingSize(o.Buffer)
 	for o.Buffers > 0 && size/2 >= ample && size*numCPUs(o.Sysfs) > o.Buffers {
 		size /= 2
 	}

@@ -23,6 +23,7 @@ func TestBuffer(t *testing.T) {
 		{"one more", 5, 4 << 20, 64 << 10, 16 << 20, 2 << 20},
 		{"many", 64, 4 << 20, 64 << 10, 16 << 20, 256 << 10},
 		{"no smaller", 4096, 4 << 20, 64 << 10, 16 << 20, 256 << 10},
+		{"no power of two", 40, 1_000_000, 64 << 10, 16 << 20, 256 << 10},
 		{"smaller from the start", 8192, 16 << 10, 16 << 10, 64 << 20, 16 << 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {

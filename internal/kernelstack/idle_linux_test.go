@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -266,4 +267,34 @@ func bringUpLoopback() error {
 		}
 	}
 	return unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+}
+
+// TestLocatedWhileWaitsAreWhole verifies that sampling begins again, too, if only the text of the kernel was missing: waits
+// are summed from then on.
+func TestLocatedWhileWaitsAreWhole(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	core, err := kallsyms.ParseCore(strings.NewReader("ffffffff81000000 T _text\nffffffff81000100 T schedule\nffffffff81001000 T _etext\n"), "amd64", "", "")
+	require.NoError(t, err)
+	proc := writeKallsyms(t, hiddenSymbols)
+	require.NoError(t, os.MkdirAll(filepath.Join(proc, "self", "ns"), 0o755))
+	for _, scheduler := range []bool{false, true} {
+		var located *timeline.Image
+		begun := 0
+		ctx, cancel := context.WithCancel(t.Context())
+		sampler := &Sampler{
+			Options: Options{
+				Threads: Waiting{MaxSwitches: unlimited, Scheduler: scheduler, Sum: true}, Buffer: 1 << 18, Interval: 50 * time.Millisecond,
+				MaxSamples: 1 << 20, Procfs: proc, Sysfs: "/sys", Located: func() *timeline.Image { return located },
+			},
+			Started: func(string, Missing) { begun++ },
+			Send: func(context.Context, *Message) {
+				if begun == 2 {
+					cancel()
+				}
+				located = core
+			},
+		}
+		require.ErrorIs(t, sampler.Run(ctx), context.Canceled)
+		assert.Equal(t, 2, begun, "scheduler: %v", scheduler)
+	}
 }

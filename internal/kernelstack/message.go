@@ -149,11 +149,12 @@ func newProfileID() (id pprofile.ProfileID) {
 	return id
 }
 
-// add adds a sample, with its time in nanoseconds since the Unix epoch. Samples of the same place are merged.
-func (m *message) add(s *sample, unixNano uint64) {
+// add adds a sample, with its time in nanoseconds since the Unix epoch. Samples of the same place are merged. It reports
+// false if the sample became a part of the sum of others.
+func (m *message) add(s *sample, unixNano uint64) (takesRoom bool) {
 	p := m.of(s.owner.container)
 	stack, attributes := p.dictionary.stack(s.stack), m.attributesOf(s, p.dictionary)
-	takesRoom := true
+	takesRoom = true
 	if m.kind == kindOfWaits {
 		takesRoom = p.addWait(s, stack, attributes, unixNano)
 		m.waits++
@@ -167,6 +168,7 @@ func (m *message) add(s *sample, unixNano uint64) {
 	if takesRoom {
 		m.events++
 	}
+	return takesRoom
 }
 
 // addWait adds a wait: to the sum of those of the same place, which has the time of the last one, or as a sample of its own.

@@ -56,10 +56,9 @@ func (o *outbox) makeRoom(ctx context.Context, at int64) {
 
 // put puts a sample into the message, which has room for it.
 func (o *outbox) put(s *sample) {
-	if o.of.Options.Containers && !s.owner.known {
+	if o.message.add(s, uint64(s.at+o.offset)) && o.of.Options.Containers && !s.owner.known {
 		o.counts.NoContainer++
 	}
-	o.message.add(s, uint64(s.at+o.offset))
 }
 
 // send sends the message, with samples up to end, and begins the next one.

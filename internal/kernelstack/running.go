@@ -53,7 +53,7 @@ func (r Running) methods(o *Options, cgroups bool) (all []method, _ error) {
 
 func (r Running) by(name string, event perfring.Sampling, filter idle, idleWork error) method {
 	return method{
-		name: name, event: event, cpus: r.CPUs, kind: kindOfSamples(event), missing: Missing{IdleWork: idleWork},
+		name: name, event: event, cpus: r.CPUs, kind: kindOfSamples(event), missing: Missing{IdleWork: idleWork}, hidden: idleWork != nil,
 		sampler: func(out *outbox) threadSampler { return &running{out, filter, r.User} },
 	}
 }

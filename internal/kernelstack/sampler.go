@@ -50,6 +50,7 @@ type method struct {
 	cpus    []int   // to record on; empty for all
 	kind    kind    // of the samples
 	missing Missing // what is known before the rings are open
+	hidden  bool    // addresses of functions are not known
 	sampler func(*outbox) threadSampler
 }
 

@@ -77,8 +77,7 @@ func (s *session) beginInterval() { s.flush = time.Now().Add(s.interval) }
 
 // isOutdated reports whether the kernel was located since the session began, and addresses in it are missing.
 func (s *session) isOutdated() bool {
-	m := s.method.missing
-	return (m.IdleWork != nil || m.Scheduler != nil) && s.out.of.Options.core() != s.located
+	return s.method.hidden && s.out.of.Options.core() != s.located
 }
 
 // run reads records until ctx is done or the session is outdated; then it sends the rest.
@@ -92,6 +91,9 @@ func (s *session) run(ctx context.Context) error {
 			deadline = s.flush
 		}
 		err := s.rings.Wait(ctx, deadline)
+		if time.Now().After(s.refresh) { // right before the records: all that are after a blind interval come later
+			err = errors.Join(err, s.refreshCPUs())
+		}
 		err = errors.Join(err, s.add(ctx, s.rings.Poll()))
 		switch now := time.Now(); {
 		case err != nil:
@@ -101,8 +103,6 @@ func (s *session) run(ctx context.Context) error {
 			err = s.pause(ctx)
 		case !now.Before(s.flush):
 			err = s.endInterval(ctx, s.rings.Poll)
-		case now.After(s.refresh):
-			err = s.refreshCPUs()
 		}
 		if err != nil {
 			_ = s.endInterval(ctx, s.rings.Flush) // nothing follows

@@ -48,8 +48,9 @@ func (w Waiting) methods(o *Options, cgroups bool) ([]method, error) {
 	if w.Sum {
 		core = readCoreText(o)
 	}
+	hidden := !w.Scheduler && len(scheduler) == 0 || w.Sum && core == (symtab.Range{})
 	return []method{{
-		name: "wait", event: perfring.Switches{Cgroups: cgroups}, kind: kindOfWaits, missing: Missing{Scheduler: whole},
+		name: "wait", event: perfring.Switches{Cgroups: cgroups}, kind: kindOfWaits, missing: Missing{Scheduler: whole}, hidden: hidden,
 		sampler: func(out *outbox) threadSampler {
 			return &waiting{
 				out: out, waits: newWaits(w.Threshold, &out.counts), scheduler: scheduler, core: core,

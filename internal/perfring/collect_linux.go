@@ -98,7 +98,7 @@ func (r *Reader) drainRing(s *stream, g *ring) {
 	}
 	r.state.mostUsed = max(r.state.mostUsed, g.used())
 	g.budget.refill(r.clock.Now())
-	s.records = slices.Grow(s.records, int(g.used()/bytesPerRecord)) // to grow step by step would take twice the memory
+	s.records = slices.Grow(s.records, int(min(g.used(), uint64(len(g.data)))/bytesPerRecord)) // to grow step by step would take twice the memory
 	from := *g.tail
 	next := from
 	err := g.drain(func(raw []byte) {

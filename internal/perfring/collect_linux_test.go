@@ -170,3 +170,12 @@ func TestBatch(t *testing.T) {
 	assert.Greater(t, b.Certain, now)
 	assert.False(t, reader.isReady())
 }
+
+// TestPositionBeyondTheRing verifies that an impossible position takes no memory: it is a loss.
+func TestPositionBeyondTheRing(t *testing.T) {
+	r := memoryRing(4096, 0, 0)
+	reader := memoryReader(r)
+	r.put(at(100))
+	*r.head += 1 << 62
+	assert.Equal(t, uint64(1), reader.Poll().Lost)
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -73,6 +74,18 @@ func TestRingsSayWhyTheyAreHalved(t *testing.T) {
 		assert.Equal(t, room, size)
 		require.ErrorIs(t, halved, tt.halved)
 	}
+}
+
+// TestHalvedToTheLeast verifies that rings whose size was given as no power of two are halved to the least, too.
+func TestHalvedToTheLeast(t *testing.T) {
+	var tried []int
+	_, err := openLargest(Options{Event: Sampling{Frequency: 1}, BytesPerCPU: 1_000_000, LeastPerCPU: 64 << 10, SysFS: "/sys"},
+		func(o *Options, _ cpu) (*ring, error) {
+			tried = append(tried, o.BytesPerCPU)
+			return nil, ErrMemory
+		})
+	require.ErrorIs(t, err, ErrMemory)
+	assert.Equal(t, []int{1 << 20, 512 << 10, 256 << 10, 128 << 10, 64 << 10}, slices.Compact(tried))
 }
 
 // TestPrioritize verifies that the thread of the goroutine has another nice value until undo, and no other thread.

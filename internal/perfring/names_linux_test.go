@@ -129,7 +129,7 @@ func TestNamesOfANewCPU(t *testing.T) {
 			assert.Equal(t, cpus[i], g.cpu.number)
 		}
 		assert.Equal(t, 2*len(cpus)+3, kerneltest.OpenFiles(t)-files)
-		assert.Equal(t, uint64(len(cpus)*(opts.BytesPerCPU+ringSize(nameBytes)+2*os.Getpagesize())), mappedRings(t)-mapped)
+		assert.Equal(t, uint64(len(cpus)*(opts.BytesPerCPU+RingSize(nameBytes)+2*os.Getpagesize())), mappedRings(t)-mapped)
 	}
 	expect(first)
 	assert.Empty(t, r.Poll().Names.Blind)

@@ -15,7 +15,7 @@ import (
 
 // openRing opens the event on a CPU and maps its ring.
 func openRing(opts *Options, on cpu) (*ring, error) {
-	size := ringSize(opts.BytesPerCPU)
+	size := RingSize(opts.BytesPerCPU)
 	attr, err := attrOf(opts.Event, on.number, size)
 	if err != nil {
 		return nil, err

@@ -78,6 +78,7 @@ func Open(opts Options) (*Reader, error) {
 // openLargest is Open with the function that opens the ring of a CPU.
 func openLargest(opts Options, open func(*Options, cpu) (*ring, error)) (*Reader, error) {
 	var halved error
+	opts.BytesPerCPU = RingSize(opts.BytesPerCPU)
 	for {
 		r, err := openWith(opts, open)
 		if err == nil {
@@ -95,7 +96,7 @@ func openLargest(opts Options, open func(*Options, cpu) (*ring, error)) (*Reader
 
 // BytesPerCPU returns the size of each ring, without the page of metadata. The error says why it is smaller than
 // Options.BytesPerCPU; it is nil if it is not.
-func (r *Reader) BytesPerCPU() (int, error) { return ringSize(r.opts.BytesPerCPU), r.halved }
+func (r *Reader) BytesPerCPU() (int, error) { return r.opts.BytesPerCPU, r.halved }
 
 // openWith opens rings of BytesPerCPU.
 func openWith(opts Options, open func(*Options, cpu) (*ring, error)) (*Reader, error) {

@@ -188,6 +188,6 @@ func TestUnixOffset(t *testing.T) {
 func TestRingSize(t *testing.T) {
 	page := os.Getpagesize()
 	for bytes, want := range map[int]int{0: page, 1: page, page: page, page + 1: 2 * page, 3 * page: 4 * page, 5 * page: 8 * page} {
-		assert.Equal(t, want, ringSize(bytes), "%d bytes", bytes)
+		assert.Equal(t, want, RingSize(bytes), "%d bytes", bytes)
 	}
 }

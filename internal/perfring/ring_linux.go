@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -83,12 +81,6 @@ const (
 	largestSymbolRecord = lostRecord + headerLen + 16 + 512 + 21*sampleIDLen
 	largestCgroupRecord = lostRecord + headerLen + 8 + MaxCgroupPath + sampleIDLen
 )
-
-// ringSize returns the size of the smallest power of two of pages that holds that many bytes.
-func ringSize(bytes int) int {
-	pages := max(1, (bytes+os.Getpagesize()-1)/os.Getpagesize())
-	return os.Getpagesize() << bits.Len(uint(pages-1))
-}
 
 // drain passes all records to emit and frees their space. The bytes are valid until emit
 // returns. It returns ErrMalformed if the positions or sizes in the ring are impossible; the

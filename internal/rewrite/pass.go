@@ -138,6 +138,7 @@ func (p *pass) open(pd pprofile.Profiles, opts *Options, sources Sources) {
 func (p *pass) close() {
 	p.noteMemory()
 	clear(p.answers)
+	p.answers = p.answers[:0]
 	clear(p.mappings)
 	p.questions.close()
 	p.choices.close()

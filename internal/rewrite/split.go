@@ -53,6 +53,7 @@ func (p *pass) splitFrames() {
 func (s *splitter) close() {
 	clear(s.written)
 	clear(s.samples)
+	s.written, s.samples = s.written[:0], s.samples[:0]
 	s.counted.Clear()
 }
 

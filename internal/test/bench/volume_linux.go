@@ -110,12 +110,14 @@ func waitingThreads() (stop chan struct{}, wait func(), err error) {
 	for range 30 {
 		start(sleep)
 	}
+	var ends []*os.File
 	for range 10 {
 		there, toThere, thereErr := os.Pipe()
 		back, toBack, backErr := os.Pipe()
 		if err = errors.Join(thereErr, backErr); err != nil {
 			return stop, all.Wait, err
 		}
+		ends = append(ends, toThere)
 		start(func() {
 			sleep()
 			_ = pass(int(toThere.Fd()), int(back.Fd()), []byte{1})
@@ -123,11 +125,19 @@ func waitingThreads() (stop chan struct{}, wait func(), err error) {
 		go func() {
 			runtime.LockOSThread()
 			b := []byte{1}
-			for { // until the process ends
-				_, _ = unix.Read(int(there.Fd()), b)
+			for {
+				if n, err := unix.Read(int(there.Fd()), b); n == 0 && err == nil {
+					return // the other end is closed
+				}
 				_, _ = unix.Write(int(toBack.Fd()), b)
 			}
 		}()
 	}
-	return stop, all.Wait, nil
+	wait = func() {
+		all.Wait()
+		for _, end := range ends {
+			_ = end.Close()
+		}
+	}
+	return stop, wait, nil
 }

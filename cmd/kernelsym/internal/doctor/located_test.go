@@ -152,3 +152,13 @@ func TestPacksOfDoctor(t *testing.T) {
 	_, err = directory(dir).Pack(t.Context(), moduleID)
 	require.EqualError(t, err, "no pack")
 }
+
+// TestNoBuildIDIsNotHidden verifies that symbols which can be read are not taken for hidden if only the build id is missing.
+func TestNoBuildIDIsNotHidden(t *testing.T) {
+	files := maps.Clone(withBuildIDs)
+	files["sys/kernel/notes"] = "-"
+	m := machineWith(t, files, fake{})
+	m.packs = t.TempDir()
+	run(t.Context(), m)
+	assert.False(t, m.hidden)
+}

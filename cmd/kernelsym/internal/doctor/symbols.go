@@ -49,7 +49,7 @@ func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 
 // noteCore notes whether the symbols of the core kernel can be read. Its build id is known even if they cannot.
 func (m *machine) noteCore(table *timeline.Table, err error) {
-	m.hidden = errors.Is(err, kallsyms.ErrRestricted) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
+	m.hidden = errors.Is(err, kallsyms.ErrLocated) || table == nil && kallsyms.IsHidden(err)
 	if table == nil && m.buildID != "" {
 		m.details.Builds = append(m.details.Builds, Build{timeline.KernelName, m.buildID})
 	}

@@ -5,6 +5,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,7 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 		return nil
 	}
 	if o.Packs != nil && s.cache.Snapshot().Core() == nil {
-		return s.missingNames()
+		return cmp.Or(s.missingNames(), errNotLocated)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -163,7 +164,7 @@ func (o *Options) sampling() kernelstack.Options {
 		Threads:  kernelstack.Running{Event: o.Event, Frequency: o.Frequency, User: true, CPUs: o.Filter.CPUs},
 		Interval: o.Interval, MaxSamples: maxSamples,
 		Buffer: max(minBuffer, o.Frequency*bytesPerSample), Procfs: o.Procfs, Sysfs: o.Sysfs,
-		Containers: o.Containers, Cgroupfs: filepath.Join(o.Sysfs, "fs", "cgroup"),
+		Containers: o.Containers, Cgroupfs: filepath.Join(o.Sysfs, "fs", "cgroup"), Located: locate.Core,
 	}
 	if o.OffCPU {
 		options.Buffer, options.Least, options.Buffers = switchBuffer, leastSwitchBuffer, switchBuffers
@@ -187,6 +188,8 @@ type session struct {
 	missing kernelstack.Missing
 	threads threads // with OffCPU
 }
+
+var errNotLocated = fmt.Errorf("the kernel was not located within %v", readyWithin)
 
 // waitReady waits until names are available. It returns false if ctx is done.
 func (s *session) waitReady(ctx context.Context) bool {
@@ -226,12 +229,14 @@ func (s *session) name(_ context.Context, m *kernelstack.Message) {
 	s.visit(batch)
 }
 
-// missingNames returns the name and error of the first source that does not work, or says which samples are missing.
+// missingNames returns the name and error of the first source that does not work, and says which samples are missing.
 func (s *session) missingNames() error {
+	var source error
 	for _, h := range s.cache.Health() {
 		if h.Err != nil {
-			return fmt.Errorf("%s: %w", h.Source, h.Err)
+			source = fmt.Errorf("%s: %w", h.Source, h.Err)
+			break
 		}
 	}
-	return errors.Join(s.missing.Names, s.missing.IdleWork, s.missing.Scheduler)
+	return errors.Join(source, s.missing.Names, s.missing.IdleWork, s.missing.Scheduler)
 }
