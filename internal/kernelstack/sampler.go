@@ -50,7 +50,7 @@ type method struct {
 	cpus    []int   // to record on; empty for all
 	kind    kind    // of the samples
 	missing Missing // what is known before the rings are open
-	hidden  bool    // addresses of functions are not known
+	hidden  bool    // addresses of functions in the kernel that it needs are not known
 	sampler func(*outbox) threadSampler
 }
 
@@ -126,7 +126,7 @@ const nameBuffer = 32 << 10
 var errLocated = errors.New("the kernel was located")
 
 // Run opens the rings and sends messages until ctx is done or the rings cannot be read. If the kernel is located after that,
-// and the idle loop or the scheduler was missing, it begins again.
+// and the addresses of functions were missing, it begins again.
 func (s *Sampler) Run(ctx context.Context) error {
 	for {
 		if err := s.runSession(ctx); !errors.Is(err, errLocated) {

@@ -30,7 +30,8 @@ func (t Thread) Waits() bool { return strings.IndexByte(WaitStates, t.State) >= 
 // cannot be interrupted, wait and can be interrupted, are idle threads of the kernel, were stopped by a signal, or by a debugger.
 const WaitStates = "DSITt"
 
-// Read returns the selected threads, or nil if there are more than a number. Without schedstat, which needs CONFIG_SCHED_INFO, threads have no delays.
+// Read returns the selected threads, or nil if there are more than a number. Without schedstat, which needs CONFIG_SCHED_INFO,
+// threads have no delays.
 func (s *Selection) Read(procfs string, most int) Reading {
 	all := make(Reading)
 	for dir := range s.directories(procfs) {
