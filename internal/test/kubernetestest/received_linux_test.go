@@ -4,7 +4,7 @@ package kubernetestest
 
 import (
 	"bufio"
-	"cmp"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,12 +48,18 @@ type delivery struct {
 type interval struct{ start, end int64 } // ns
 
 // overlap returns by how much the longest of two intervals that follow each other overlap, in nanoseconds. The profiles of one
-// message, of the host and of its containers, have the same interval.
+// message, of the host and of its containers, end at the same time; the last to begin has the interval of the message.
 func (d *delivery) overlap() (longest int64) {
-	slices.SortFunc(d.intervals, func(a, b interval) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end)) })
-	d.intervals = slices.Compact(d.intervals)
-	for i := 1; i < len(d.intervals); i++ {
-		longest = max(longest, d.intervals[i-1].end-d.intervals[i].start)
+	begins := make(map[int64]int64) // by the end
+	for _, i := range d.intervals {
+		begins[i.end] = max(begins[i.end], i.start)
+	}
+	last := int64(0)
+	for _, end := range slices.Sorted(maps.Keys(begins)) {
+		if last != 0 {
+			longest = max(longest, last-begins[end])
+		}
+		last = end
 	}
 	return longest
 }
