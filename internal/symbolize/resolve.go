@@ -50,7 +50,7 @@ func (k *Kernel) Resolve(f *Frame, r Role, during timeline.Interval) (answer Ans
 		return Answer{Outcome: k.withoutForm(f)}, timeline.Always
 	}
 	l := k.newLookup(f, during)
-	if f.form == formInModule && l.image == nil {
+	if f.form == formInModule && !l.findModule() {
 		return Answer{Outcome: outcomeOf[l.reason]}, l.same
 	}
 	hit, addr := l.find(r)
@@ -86,34 +86,43 @@ type lookup struct {
 	same   timeline.Interval // all that was found is the same for every interval in it
 }
 
-// newLookup begins to look up a frame. The name of a module stands for the load that lasted
-// the whole interval (see contract 2.1).
+// newLookup begins to look up a frame. One that counts from a module is not known before findModule.
 func (k *Kernel) newLookup(f *Frame, during timeline.Interval) lookup {
-	l := lookup{kernel: k, frame: f, image: f.image(), during: during, same: timeline.Always}
-	if f.form != formInModule {
-		return l
-	}
-	l.image, l.reason = k.Snapshot().Module(f.Mapping.name.module, during)
+	return lookup{kernel: k, frame: f, image: f.image(), during: during, same: timeline.Always}
+}
+
+// findModule finds the module that a frame counts from, and reports whether it is known. Its name stands for the load that
+// lasted the whole interval (see contract 2.1).
+func (l *lookup) findModule() (ok bool) {
+	l.image, l.reason = l.kernel.Snapshot().Module(l.frame.Mapping.name.module, l.during)
 	switch {
 	case l.image == nil:
 		l.same = timeline.Interval{}
 	case l.image.Base() == 0:
-		l.image, l.reason, l.same = nil, timeline.ReasonUnresolved, during
+		l.image, l.reason, l.same = nil, timeline.ReasonUnresolved, l.during
 	default:
-		l.same = during
+		l.same = l.during
 	}
-	return l
+	return l.image != nil
 }
 
 // at looks up an address. isWhole says that the same holds for every part of the interval.
 func (l *lookup) at(addr uint64) (hit timeline.Hit, isWhole bool) {
-	if l.image == nil {
-		hit, same := l.kernel.Snapshot().At(addr, l.during)
-		l.same = l.same.And(same)
-		return hit, same.Holds(l.during)
-	}
-	if !l.image.Contains(addr) { // next to a module, another image can have the address
+	last := &l.kernel.last
+	switch {
+	case last.Symbol.Contains(addr) && last.Image.Contains(addr) && (l.image == nil || l.image == last.Image):
+		return *last, true
+	case l.image == nil:
+		var same timeline.Interval
+		hit, same = l.kernel.Snapshot().At(addr, l.during)
+		l.same, isWhole = l.same.And(same), same.Holds(l.during)
+	case !l.image.Contains(addr): // next to a module, another image can have the address
 		return timeline.Hit{Reason: timeline.ReasonUnresolved}, l.image.Origin == timeline.OriginKernel
+	default:
+		hit, isWhole = timeline.Hit{Image: l.image, Symbol: l.image.Lookup(addr)}, true
 	}
-	return timeline.Hit{Image: l.image, Symbol: l.image.Lookup(addr)}, true
+	if hit.Symbol.Exists() && hit.Image.Origin == timeline.OriginKernel {
+		*last = hit
+	}
+	return hit, isWhole
 }

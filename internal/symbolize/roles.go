@@ -170,7 +170,7 @@ func (k *Kernel) codeOf(f *Frame, r Role) codeKind {
 }
 
 func (k *Kernel) codeInRole(f *Frame, r Role) codeKind {
-	l := lookup{kernel: k, frame: f, image: f.image(), during: timeline.Always}
+	l := k.newLookup(f, timeline.Always)
 	_, addr := l.find(r)
 	switch marks := landmarksOf(k.coreOf(f)); {
 	case marks.IsEntry(addr):

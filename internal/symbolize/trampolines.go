@@ -41,7 +41,7 @@ func (l *lookup) isInTrampoline(image *timeline.Image, r Role) bool {
 // after the call that ftrace writes at the beginning of a function. The hit is empty if there is none.
 func (l *lookup) atPatchSite(p Producer) (function timeline.Hit) {
 	f := l.frame
-	if f.form == formNone || f.form == formInModule && l.image == nil || f.Mapping.name.isGuest {
+	if f.form == formNone || f.form == formInModule && !l.findModule() || f.Mapping.name.isGuest {
 		return function
 	}
 	ip := f.ip(p, l.image)

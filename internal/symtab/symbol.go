@@ -23,6 +23,9 @@ func NewSymbol(start, end uint64) Symbol {
 // Exists reports whether the symbol is not the zero value.
 func (s Symbol) Exists() bool { return s.size != 0 }
 
+// Contains reports whether the symbol covers an address.
+func (s Symbol) Contains(addr uint64) bool { return addr-s.Start < uint64(s.size) }
+
 // End returns the first address behind the symbol.
 func (s Symbol) End() uint64 { return s.Start + uint64(s.size) }
 

@@ -226,12 +226,14 @@ func (w *work) reportFrame(name string, t time.Duration) {
 	report(name+"_frame_ns", float64(t.Nanoseconds())/float64(len(w.messages)*timesARound*w.frames))
 }
 
-// nameUnused names the kernel locations that no sample uses, which a rewrite leaves alone.
+// nameUnused names the kernel locations that no sample uses, which a rewrite leaves alone, and makes their addresses
+// relative as it does with those of names: an absolute one would be looked up (see contract 1.2).
 func nameUnused(pd pprofile.Profiles) {
 	const kernel = 1 // the attribute
 	for _, loc := range pd.Dictionary().LocationTable().All() {
 		if loc.AttributeIndices().Len() > 0 && loc.AttributeIndices().At(0) == kernel && loc.Lines().Len() == 0 {
 			loc.Lines().AppendEmpty().SetFunctionIndex(1)
+			loc.SetAddress(1)
 		}
 	}
 }
