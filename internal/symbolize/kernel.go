@@ -11,7 +11,7 @@ type Kernel struct {
 	load     func() *timeline.Snapshot // not yet called; else nil
 	gateway  bool
 	absolute absolute
-	last     timeline.Hit // the last symbol of a core kernel that was found: look-ups in one function often follow each other
+	last     timeline.Hit // the last symbol of the core kernel that was found: look-ups in one function often follow each other
 }
 
 // absolute says whether absolute addresses mean something (see contract 2.6).

@@ -121,7 +121,7 @@ func (l *lookup) at(addr uint64) (hit timeline.Hit, isWhole bool) {
 	default:
 		hit, isWhole = timeline.Hit{Image: l.image, Symbol: l.image.Lookup(addr)}, true
 	}
-	if hit.Symbol.Exists() && hit.Image.Origin == timeline.OriginKernel {
+	if hit.Symbol.Exists() && hit.Image == l.kernel.Snapshot().Core() {
 		*last = hit
 	}
 	return hit, isWhole
