@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/procfs"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
@@ -63,4 +64,20 @@ func TestOffCPUTime(t *testing.T) {
 			require.NoError(t, rewritetest.CheckTidy(pd))
 		}
 	}
+}
+
+// TestContract_6_3_OffCPUTimeBesideKernelStacks verifies that the rings for waits are not opened while those of kernel stacks
+// cannot be: they could take the memory and the files that these need.
+func TestContract_6_3_OffCPUTimeBesideKernelStacks(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	c := config()
+	c.OffCPU.Enabled = true
+	c.Frequency = 1 << 40 // which the kernel refuses
+	log, lines := observer.New(zap.InfoLevel)
+	r, h := startLogging(t, c, new(consumertest.ProfilesSink), zap.New(log))
+	require.ErrorIs(t, (<-h.events).Err(), perfring.ErrRate)
+	time.Sleep(2 * time.Second) // kernel stacks are tried again during this time
+	require.NoError(t, r.Shutdown(context.Background()))
+	require.Len(t, lines.All(), 1)
+	assert.Equal(t, "Cannot sample kernel stacks", lines.All()[0].Message)
 }

@@ -76,23 +76,16 @@ func (r *kernelStacks) Start(ctx context.Context, host component.Host) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends with the start
 	r.cancel = cancel
 	status := newStatus(host)
-	sample := func(what string, options kernelstack.Options, after <-chan struct{}, details ...zap.Field) (begun <-chan struct{}) {
+	sampling := func(what string, options kernelstack.Options, beside func(context.Context), details ...zap.Field) func(context.Context) {
 		of := status.of(what)
-		r.done.Go(func() {
-			select {
-			case <-ctx.Done():
-			case <-after:
-				r.run(ctx, of, r.sampling(what, options, details))
-			}
-		})
-		return of.first
+		return func(ctx context.Context) { r.run(ctx, of, r.sampling(what, options, beside, details)) }
 	}
-	now := make(chan struct{})
-	close(now)
-	stacks := sample("kernel stacks", r.config.options(), now, zap.Int("frequency", r.config.Frequency))
+	var waits func(context.Context)
 	if r.config.OffCPU.Enabled {
-		sample("off-CPU time", r.config.waitOptions(), stacks) // its rings take as much memory as is left
+		waits = sampling("off-CPU time", r.config.waitOptions(), nil) // its rings take as much memory as is left
 	}
+	stacks := sampling("kernel stacks", r.config.options(), waits, zap.Int("frequency", r.config.Frequency))
+	r.done.Go(func() { stacks(ctx) })
 	return nil
 }
 
@@ -147,9 +140,10 @@ func (r *kernelStacks) run(
 }
 
 // sampling returns a function that samples until ctx is done or the rings cannot be read. It calls started when they
-// are open; the errors say which samples will be missing. The details are logged then.
+// are open; the errors say which samples will be missing. The details are logged then, and beside runs for as long as the
+// rings are open.
 func (r *kernelStacks) sampling(
-	what string, options kernelstack.Options, details []zap.Field,
+	what string, options kernelstack.Options, beside func(context.Context), details []zap.Field,
 ) func(ctx context.Context, started func(missing ...error)) error {
 	return func(ctx context.Context, started func(missing ...error)) error {
 		s := kernelstack.Sampler{
@@ -158,6 +152,7 @@ func (r *kernelStacks) sampling(
 			Version:  r.version,
 			Resource: resource(r.config.Procfs, r.config.Sysfs, os.Getenv),
 			Send:     r.send,
+			Beside:   beside,
 			Started: func(event string, missing kernelstack.Missing) {
 				r.logger.Info("Sampling "+what, append([]zap.Field{zap.String("event", event)}, details...)...)
 				started(missing.All()...)

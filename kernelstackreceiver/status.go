@@ -25,9 +25,7 @@ func newStatus(host component.Host) *status { return &status{host: host} }
 type statusOf struct {
 	status *status
 	index  int
-	what   string        // is sampled
-	first  chan struct{} // closed after the first report
-	once   *sync.Once
+	what   string // is sampled
 }
 
 // of adds a part.
@@ -35,7 +33,7 @@ func (s *status) of(what string) statusOf {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.errs = append(s.errs, nil)
-	return statusOf{s, len(s.errs) - 1, what, make(chan struct{}), new(sync.Once)}
+	return statusOf{s, len(s.errs) - 1, what}
 }
 
 // report replaces the errors of a part. Nil errors do not count.
@@ -49,7 +47,6 @@ func (o statusOf) report(errs ...error) {
 		event = componentstatus.NewRecoverableErrorEvent(all)
 	}
 	componentstatus.ReportStatus(s.host, event)
-	o.once.Do(func() { close(o.first) })
 }
 
 // err joins the errors of all parts. One that several parts have is in it once.

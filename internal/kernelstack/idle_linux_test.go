@@ -270,7 +270,7 @@ func bringUpLoopback() error {
 }
 
 // TestLocatedWhileWaitsAreWhole verifies that sampling begins again, too, if only the text of the kernel was missing: waits
-// are summed from then on.
+// are summed from then on. What runs beside it ends before the rings are opened again.
 func TestLocatedWhileWaitsAreWhole(t *testing.T) {
 	kerneltest.NeedPerf(t)
 	core, err := kallsyms.ParseCore(strings.NewReader("ffffffff81000000 T _text\nffffffff81000100 T schedule\nffffffff81001000 T _etext\n"), "amd64", "", "")
@@ -280,13 +280,18 @@ func TestLocatedWhileWaitsAreWhole(t *testing.T) {
 	for _, scheduler := range []bool{false, true} {
 		var located *timeline.Image
 		begun := 0
+		var order []string
 		ctx, cancel := context.WithCancel(t.Context())
 		sampler := &Sampler{
 			Options: Options{
 				Threads: Waiting{MaxSwitches: unlimited, Scheduler: scheduler, Sum: true}, Buffer: 1 << 18, Interval: 50 * time.Millisecond,
 				MaxSamples: 1 << 20, Procfs: proc, Sysfs: "/sys", Located: func() *timeline.Image { return located },
 			},
-			Started: func(string, Missing) { begun++ },
+			Started: func(string, Missing) { begun++; order = append(order, "started") },
+			Beside: func(ctx context.Context) {
+				<-ctx.Done()
+				order = append(order, "beside ends")
+			},
 			Send: func(context.Context, *Message) {
 				if begun == 2 {
 					cancel()
@@ -295,6 +300,6 @@ func TestLocatedWhileWaitsAreWhole(t *testing.T) {
 			},
 		}
 		require.ErrorIs(t, sampler.Run(ctx), context.Canceled)
-		assert.Equal(t, 2, begun, "scheduler: %v", scheduler)
+		assert.Equal(t, []string{"started", "beside ends", "started", "beside ends"}, order, "scheduler: %v", scheduler)
 	}
 }

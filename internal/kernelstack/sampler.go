@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
@@ -68,6 +69,10 @@ type Sampler struct {
 
 	// Started is called each time that the rings are open, with the event that opened them and what will be missing.
 	Started func(event string, missing Missing)
+
+	// Beside, if set, is called after Started, in a goroutine of its own, and may take what memory and files the rings have
+	// left. Its context is done when recording ends, and the rings are not opened again before it has returned.
+	Beside func(context.Context)
 
 	// Send receives each message, even one without samples. Run calls it.
 	Send func(context.Context, *Message)
@@ -156,7 +161,20 @@ func (s *Sampler) runSession(ctx context.Context) error {
 	s.Started(opened.method.name, missing)
 	session := newSession(s, opened, cgroups, start)
 	session.located = located
-	return errors.Join(session.run(ctx), opened.rings.Close())
+	return errors.Join(s.runBeside(ctx, session.run), opened.rings.Close())
+}
+
+// runBeside calls run, and Beside for as long as run takes.
+func (s *Sampler) runBeside(ctx context.Context, run func(context.Context) error) error {
+	if s.Beside == nil {
+		return run(ctx)
+	}
+	besideCtx, cancel := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { s.Beside(besideCtx) })
+	defer beside.Wait()
+	defer cancel()
+	return run(ctx)
 }
 
 // readCgroups returns the cgroups that identify containers, or nil if containers are not wanted. The error says why they
