@@ -197,7 +197,7 @@ type opened struct {
 func (s *Sampler) open(methods []method) (opened, error) {
 	var errs []error
 	for _, method := range methods {
-		rings, nameless, err := openWithNames(s.ringOptions(method))
+		rings, nameless, err := openWithNames(s.ringOptions(method), perfring.Open)
 		if err == nil {
 			return opened{rings, method, nameless}, nil
 		}
@@ -221,12 +221,14 @@ func (s *Sampler) ringOptions(m method) perfring.Options {
 }
 
 // openWithNames opens rings, with names if there are enough memory and files for them. nameless says why they have none.
-func openWithNames(opts perfring.Options) (rings *perfring.Reader, nameless, err error) {
-	rings, err = perfring.Open(opts)
-	if errors.Is(err, perfring.ErrMemory) || errors.Is(err, perfring.ErrFiles) {
+func openWithNames(
+	opts perfring.Options, open func(perfring.Options) (*perfring.Reader, error),
+) (rings *perfring.Reader, nameless, err error) {
+	rings, err = open(opts)
+	if perfring.LacksMemory(err) || errors.Is(err, perfring.ErrFiles) {
 		nameless = fmt.Errorf("%w: %w", ErrNames, err)
 		opts.Names = perfring.Names{}
-		rings, err = perfring.Open(opts)
+		rings, err = open(opts)
 	}
 	return rings, nameless, err
 }

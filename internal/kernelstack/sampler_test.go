@@ -4,6 +4,8 @@ package kernelstack
 
 import (
 	"context"
+	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -201,4 +203,28 @@ func threadNames(s *session) (names []string) {
 		names = append(names, name)
 	}
 	return names
+}
+
+// TestRingsWithoutNames verifies for which errors rings are opened without names.
+func TestRingsWithoutNames(t *testing.T) {
+	for _, tt := range []struct {
+		refused  error
+		nameless bool
+	}{{perfring.ErrMemory, true}, {syscall.ENOMEM, true}, {perfring.ErrFiles, true}, {perfring.ErrPermission, false}} {
+		refused := fmt.Errorf("opening rings: %w", tt.refused)
+		_, nameless, err := openWithNames(perfring.Options{Names: perfring.Names{BytesPerCPU: 1}}, func(o perfring.Options) (*perfring.Reader, error) {
+			if o.Names.BytesPerCPU > 0 {
+				return nil, refused
+			}
+			return new(perfring.Reader), nil
+		})
+		if tt.nameless {
+			require.NoError(t, err)
+			require.ErrorIs(t, nameless, ErrNames)
+			require.ErrorIs(t, nameless, tt.refused)
+		} else {
+			require.NoError(t, nameless)
+			require.ErrorIs(t, err, tt.refused)
+		}
+	}
 }

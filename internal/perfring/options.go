@@ -152,6 +152,10 @@ var (
 	ErrClocks = errors.New("the clocks of this time namespace are not the kernel's, which stamps the records: run outside of time namespaces")
 )
 
+// LacksMemory reports whether an error of Open says that there is no memory for the rings, or that they may not lock it.
+// There may be enough for smaller or fewer rings.
+func LacksMemory(err error) bool { return errors.Is(err, ErrMemory) || errors.Is(err, syscall.ENOMEM) }
+
 // filesError wraps EMFILE in ErrFiles.
 func filesError(err error) error {
 	if errors.Is(err, syscall.EMFILE) {

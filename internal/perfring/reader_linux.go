@@ -85,8 +85,7 @@ func openLargest(opts Options, open func(*Options, cpu) (*ring, error)) (*Reader
 			r.halved = halved
 			return r, nil
 		}
-		noMemory := errors.Is(err, ErrMemory) || errors.Is(err, unix.ENOMEM)
-		if !noMemory || opts.LeastPerCPU == 0 || opts.BytesPerCPU/2 < opts.LeastPerCPU {
+		if !LacksMemory(err) || opts.LeastPerCPU == 0 || opts.BytesPerCPU/2 < opts.LeastPerCPU {
 			return nil, err
 		}
 		halved = err
