@@ -142,6 +142,18 @@ func TestLookupRangeWithPack(t *testing.T) {
 	assert.Contains(t, got, strings.TrimSpace(want), "and lines, if the pack has them")
 }
 
+// TestLookupBuildIDLikeAnAddress verifies that an offset in a pack is not taken for a range of addresses if the pack's build
+// id is like the start of one.
+func TestLookupBuildIDLikeAnAddress(t *testing.T) {
+	const id = "ffffffff81000050"
+	file := writePack(t, t.TempDir(), id, kernelPack(id))
+	out, _, err := lookedUp(t, append(treeWithID(t), "--pack", file, id+"+0x54", "0x"+id+"+1")...)
+	require.NoError(t, err)
+	offset, inRange, _ := strings.Cut(out, "\n")
+	assert.Equal(t, id+"+0x54 main_loop+0x4 [vmlinux] "+id+" init/main.c:11", offset)
+	assert.Contains(t, inRange, "ffffffff81000050-", "with 0x, it is an address")
+}
+
 // TestLookupElsewhere looks up addresses of other machines on a machine without a kernel.
 func TestLookupElsewhere(t *testing.T) {
 	dir := t.TempDir()

@@ -20,6 +20,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packfiles"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packview"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/running"
 	"github.com/kernelsym/kernelsym/internal/pack"
@@ -159,11 +160,13 @@ func (r *Resolver) named(ctx context.Context, q *query) (answers []*Answer, err 
 }
 
 // atOffset resolves an offset in an image or in a function. The answer is ambiguous if several match. With packs, START+LENGTH
-// is still a range of the running kernel.
+// is still a range of the running kernel, unless START is the build id of one of them.
 func (r *Resolver) atOffset(ctx context.Context, q *query) ([]*Answer, error) {
 	start, end, isRange := q.startAndLength()
 	if isRange && r.Packs != nil && start > math.MaxInt64 {
-		return r.inRange(ctx, start, end)
+		if _, err := r.Packs.ByBuildID(q.name); errors.Is(err, packfiles.ErrNotFound) {
+			return r.inRange(ctx, start, end)
+		}
 	}
 	found, none, err := r.inImage(ctx, q)
 	if err != nil {
