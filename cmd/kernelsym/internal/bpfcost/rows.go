@@ -25,9 +25,10 @@ type Row struct {
 	key Key
 }
 
-// Sampled has the results of sampling a program. Shares are in percent of one CPU.
+// Sampled has the results of sampling a program. Shares are in percent of one CPU. They are nil if they were not measured: no
+// sample was taken, but the program may have run.
 type Sampled struct {
-	Self        Share  `json:"self"`
+	Self        *Share `json:"self,omitempty"`
 	Total       *Share `json:"total,omitempty"`
 	Interrupted *Share `json:"interrupted,omitempty"`
 	Hottest     *Spot  `json:"hottest_line,omitempty"`
@@ -50,7 +51,7 @@ type Spot struct {
 type Counted struct {
 	Runs          uint64  `json:"runs"`
 	RunsPerSecond float64 `json:"runs_per_second"`
-	NanosPerRun   float64 `json:"nanoseconds_per_run"` // 0 if there were no runs
+	NanosPerRun   float64 `json:"nanoseconds_per_run,omitempty"` // 0 if there were no runs
 	Percent       float64 `json:"percent_of_cpu"`
 }
 
@@ -63,6 +64,8 @@ type Sources struct {
 	From, To Reading // the kernel's counts; the zero value if it gave none
 	Counting bool    // the kernel counts for this command, from From to To and beyond
 	Gaps     Gaps
+
+	MissesRuns bool // runs with interrupts off are not sampled
 }
 
 // The keys that rows can be sorted by.
@@ -97,7 +100,7 @@ func (s *Sources) Rows(by string) []Row {
 // by returns a row's value of a sort key, in percent of one CPU.
 func (r *Row) by(what string) float64 {
 	switch {
-	case what == BySelf:
+	case what == BySelf && r.Self != nil:
 		return r.Self.Percent
 	case what == ByKernel && r.Counted != nil:
 		return r.Counted.Percent
@@ -112,14 +115,23 @@ func (s *Sources) row(key Key, cost *Cost) Row {
 	r := Row{
 		key: key, ID: key.ID, Type: cmp.Or(cost.Type, d.Type), Name: cmp.Or(cost.Name, d.Name), Tag: cmp.Or(cost.Tag, d.Tag),
 		Gone: d.Gone, UID: d.Creator, LoadedBy: d.LoadedBy,
-		Sampled: Sampled{Self: s.share(cost.Self)}, Counted: s.counted(key.ID),
+		Counted: s.counted(key.ID),
 	}
-	total, interrupted := s.share(cost.Total), s.share(cost.Interrupted)
-	r.Total, r.Interrupted = &total, &interrupted
+	mayHaveRun, interrupted := r.Counted == nil || r.Counted.Runs > 0, s.share(cost.Interrupted)
+	r.Self, r.Total, r.Interrupted = s.measured(cost.Self, mayHaveRun), s.measured(cost.Total, mayHaveRun), &interrupted
 	if line, n := cost.Hottest(); n > 0 {
 		r.Hottest = &Spot{line.File, line.Line, 100 * float64(n) / float64(cost.Total)}
 	}
 	return r
+}
+
+// measured returns the share of samples of a program's runs, or nil if there may have been runs that are not sampled.
+func (s *Sources) measured(samples int64, mayHaveRun bool) *Share {
+	if samples == 0 && mayHaveRun && s.MissesRuns {
+		return nil
+	}
+	share := s.share(samples)
+	return &share
 }
 
 func (s *Sources) share(samples int64) Share {

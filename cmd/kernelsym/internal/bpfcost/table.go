@@ -10,7 +10,6 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
-	"github.com/kernelsym/kernelsym/internal/kernelstack"
 )
 
 // Title implements topview.Table.
@@ -30,15 +29,10 @@ func (v *View) Header() []string {
 	switch {
 	case v.registry.counting != nil:
 		lines = append(lines, "KERNEL, RUNS/S, NS/RUN: the kernel's count, of all processes, with interrupts.")
-	case v.missesRuns():
+	case v.sources.MissesRuns:
 		lines = append(lines, "?: not measured. Runs with interrupts off are not sampled; --stats or key c counts them.")
 	}
 	return append(lines, v.allProblems()...)
-}
-
-// missesRuns reports whether runs with interrupts off are not sampled: the timer is an interrupt.
-func (v *View) missesRuns() bool {
-	return v.window.Last != nil && v.window.Last.Event == kernelstack.EventClock
 }
 
 func (s Share) String() string { return fmt.Sprintf("%.2f%%", s.Percent) }
@@ -66,7 +60,7 @@ func (v *View) Sorts() []string {
 	switch {
 	case v.registry.counting == nil:
 		return []string{ByTotal, BySelf}
-	case v.missesRuns():
+	case v.sources.MissesRuns:
 		return []string{ByKernel, ByTotal, BySelf}
 	}
 	return []string{ByTotal, BySelf, ByKernel}
@@ -86,7 +80,7 @@ func (v *View) Rows(by string) []topview.Row {
 func (k Key) String() string { return fmt.Sprintf("%d %s", k.ID, k.Symbol) }
 
 func (v *View) cells(r *Row) []string {
-	cells := []string{v.sampled(r, &r.Self), v.sampled(r, r.Total), r.Interrupted.cell()}
+	cells := []string{r.Self.cell(), r.Total.cell(), r.Interrupted.cell()}
 	if v.registry.counting != nil {
 		cells = append(cells, r.Counted.cells()...)
 	}
@@ -117,18 +111,9 @@ func orUnknown(text string) string {
 	return text
 }
 
-// sampled returns the cell of a share of a program's runs.
-func (v *View) sampled(r *Row, s *Share) string {
-	mayHaveRun := r.Counted == nil || r.Counted.Runs > 0
-	if s != nil && s.Samples == 0 && mayHaveRun && v.missesRuns() {
-		return unmeasured
-	}
-	return s.cell()
-}
-
 func (s *Share) cell() string {
 	if s == nil {
-		return unknown
+		return unmeasured
 	}
 	return s.String()
 }

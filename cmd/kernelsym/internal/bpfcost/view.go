@@ -12,6 +12,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
 )
 
 // A View is the table of BPF programs.
@@ -97,6 +98,7 @@ func (v *View) Add(b *live.Batch) {
 		gaps: Gaps{b.Lost, b.Throttled},
 	}
 	v.ask()
+	v.sources.MissesRuns = b.Event == kernelstack.EventClock // the timer is an interrupt
 	if b.Core == nil {
 		v.window.Note(b)
 		v.problems = append(v.problems, "The kernel's symbols are not known: `kernelsym doctor` says why.")

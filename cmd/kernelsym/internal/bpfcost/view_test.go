@@ -3,6 +3,7 @@
 package bpfcost
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -164,6 +165,11 @@ func TestUnmeasured(t *testing.T) {
 			require.Len(t, v.Rows(ByTotal), 1)
 			assert.Equal(t, []string{tt.want, tt.want}, v.Rows(ByTotal)[0].Cells[:2])
 			assert.Equal(t, tt.sort, v.Sorts()[0])
+			encoded, err := json.Marshal(v.JSON(0))
+			require.NoError(t, err)
+			for _, key := range []string{"self", "total"} {
+				assert.Equal(t, tt.want != "?", bytes.Contains(encoded, []byte(`"`+key+`":{"samples":0,`)), "JSON leaves out what was not measured")
+			}
 		})
 	}
 }
@@ -191,7 +197,7 @@ func TestJSON(t *testing.T) {
 			"total": {"samples": 3, "percent_of_cpu": 15},
 			"interrupted": {"samples": 1, "percent_of_cpu": 5},
 			"hottest_line": {"file": "prog.c", "line": 10, "percent_of_total": 100},
-			"kernel_count": {"runs": 0, "runs_per_second": 0, "nanoseconds_per_run": 0, "percent_of_cpu": 0}
+			"kernel_count": {"runs": 0, "runs_per_second": 0, "percent_of_cpu": 0}
 		}, {
 			"program_id": 2, "type": "xdp", "name": "other", "tag": "00000000000000aa", "unloaded": true,
 			"loaded_by": {"pid": 42, "name": "agent"},
