@@ -30,12 +30,9 @@ type Place struct {
 	Bytes    uint32 `json:"bytes,omitempty"`    // 0 if unknown
 	Image    string `json:"image"`
 	BuildID  string `json:"build_id,omitempty"`
-	*call
-}
 
-// call is the call in the source. A place has none if it is unknown.
-type call struct {
-	Caller string `json:"caller"`
+	// The call in the source. If it is unknown, all three are empty.
+	Caller string `json:"caller,omitempty"`
 	File   string `json:"file,omitempty"`
 	Line   uint32 `json:"line,omitempty"`
 }
@@ -105,7 +102,7 @@ func Print(out *printable.Printer, places []Place) error {
 		if p.Bytes != 0 {
 			bytes = strconv.FormatUint(uint64(p.Bytes), 10)
 		}
-		if p.call != nil {
+		if p.Caller != "" {
 			from = strings.TrimLeft(packview.Position(p.File, p.Line)+" in "+p.Caller, " ")
 		}
 		rows.Printf("%s\t%s\t%s\t%s\t%s\n", p.Address, bytes, p.Inlined, cmp.Or(p.Function, "?"), from)

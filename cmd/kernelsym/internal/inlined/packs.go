@@ -103,6 +103,6 @@ func (s *search) place(addr uint32, chain []pack.Frame) Place {
 	return Place{
 		Inlined: symtab.NameOf(chain[0].Function).Name, Function: symtab.NameOf(function).Name,
 		Address: packview.Relative(s.name, offset), Image: info.Name, BuildID: info.BuildID,
-		call: &call{Caller: symtab.NameOf(caller.Function).Name, File: caller.File, Line: caller.Line},
+		Caller: symtab.NameOf(caller.Function).Name, File: caller.File, Line: caller.Line,
 	}
 }
