@@ -85,7 +85,8 @@
 //
 // The receiver ends its goroutines, and sends what they have sampled so far. A processor stops
 // reporting its status and its metrics, and releases its cache; messages that still come get no
-// names, and lose absolute addresses as before the symbols are read. The admission extension only ends its metrics. A cache without users runs on for a minute, for a collector that reloads its
+// names, and lose absolute addresses as before the symbols are read. The admission extension only
+// ends its metrics. A cache without users runs on for a minute, for a collector that reloads its
 // configuration, then stops its sources and waits for them. If the process ends first, the kernel
 // closes what is open; nothing on the disk needs an orderly end.
 //
@@ -97,8 +98,9 @@
 // (what a frame of a stack is), internal/symcache (the cache of tables), internal/kallsyms (the
 // simplest source), internal/kmod (modules), internal/perfring and internal/bpfprog (perf rings,
 // and BPF, the busiest source), internal/realtime (clocks), internal/pack and internal/packs
-// (debug information, and where it comes from), internal/locate (where the kernel is, if it hides that), internal/inline (what packs add to a frame),
-// internal/otlp (the tables of a message), internal/rewrite (the changes to a message),
+// (debug information, and where it comes from), internal/locate (where the kernel is, if it hides
+// that), internal/inline (what packs add to a frame), internal/otlp (the tables of a message),
+// internal/rewrite (the changes to a message),
 // kernelsymprocessor (the component). internal/kernelstack and kernelstackreceiver,
 // which sample kernel stacks, internal/sender, which finds out where a message comes from, internal/admission and
 // admissionextension, which bound the memory of messages, and cmd/kernelsym, the operator's tool, can be read on their

@@ -36,10 +36,11 @@
 //
 // With off_cpu, the receiver also records all context switches (PERF_COUNT_SW_CONTEXT_SWITCHES with a sample for each, and
 // PERF_RECORD_SWITCH_CPU_WIDE), and sends the time for which threads are off the CPU in profiles of their own. Their type and
-// their period type are off_cpu/nanoseconds, and their period is 0; a sample is one wait or, with off_cpu::sum, the sum of several, with one value and one timestamp,
-// the end of the last, and the attribute process.context_switch.type: "voluntary", or "involuntary" for a thread that could have gone on. A
-// wait that lasts longer than its profile has a sample in each profile. The first address of its stack is that of the call of
-// the scheduler, not a return address. It needs the initial PID namespace, where all threads have numbers.
+// their period type are off_cpu/nanoseconds, and their period is 0; a sample is one wait or, with off_cpu::sum, the sum of
+// several, with one value and one timestamp, the end of the last, and the attribute process.context_switch.type: "voluntary",
+// or "involuntary" for a thread that could have gone on. A wait that lasts longer than its profile has a sample in each
+// profile. The first address of its stack is that of the call of the scheduler, not a return address. It needs the initial
+// PID namespace, where all threads have numbers.
 //
 // Package kernelstack takes the samples; kernelStacks forwards and counts its messages.
 package kernelstackreceiver

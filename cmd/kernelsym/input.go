@@ -13,9 +13,9 @@ import (
 	"golang.org/x/term"
 )
 
-// stdin returns standard input. On a terminal, it prints what the command reads. A read cannot be interrupted, so Ctrl-C has to kill the process. At
-// a terminal, the first Ctrl-C does. In a pipe, the first one ends the writer, and only the second
-// one kills this process.
+// stdin returns standard input. On a terminal, it prints what the command reads. A read cannot be interrupted, so
+// Ctrl-C has to kill the process. At a terminal, the first Ctrl-C does. In a pipe, the first one ends the writer, and
+// only the second one kills this process.
 func stdin(cmd *cobra.Command, what string) io.Reader {
 	reset := func() { signal.Reset(os.Interrupt) }
 	in := cmd.InOrStdin()

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package bpfcost counts what each BPF program costs, from samples of kernel stacks. A program that is on a stack is
-// running, unless a frame between it and the leaf was interrupted, which the roles of the frames say. Next to this, it shows the kernel's own counts and descriptions of the programs.
+// running, unless a frame between it and the leaf was interrupted, which the roles of the frames say. Next to this, it
+// shows the kernel's own counts and descriptions of the programs.
 //
 // # Glossary
 //
