@@ -5,7 +5,6 @@ package bpfprog
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -128,21 +127,17 @@ func findIn(types *btf.BTF, image string, keys []timeline.TrampolineKey, found m
 	return later, nil
 }
 
-// readCoreBTF reads the BTF of the core kernel, which any user may.
+// readCoreBTF reads the BTF of the core kernel, which any user may. It is read again for each batch of new trampolines: kept,
+// it would take 5 MB for good.
 func readCoreBTF(sysfs string) (*btf.BTF, error) {
-	const maxLen = 64 << 20 // BTF_MAX_SIZE of include/linux/btf.h of Linux 6.12
-	file, err := os.Open(filepath.Join(sysfs, "kernel", "btf", "vmlinux"))
-	if err != nil {
-		return nil, fmt.Errorf("reading BTF: %w", err)
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxLen))
+	file := filepath.Join(sysfs, "kernel", "btf", "vmlinux")
+	data, err := os.ReadFile(file) // which allocates the size of the file at once
 	if err != nil {
 		return nil, fmt.Errorf("reading BTF: %w", err)
 	}
 	types, err := btf.Parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file.Name(), err)
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return types, nil
 }
