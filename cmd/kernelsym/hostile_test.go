@@ -48,8 +48,8 @@ func TestControlCharacters(t *testing.T) {
 			args := append([]string{cmd.Name()}, c.args...)
 			stdout, stderr, _ := execute(t, c.stdin, args...)
 			assertHarmless(t, stdout+stderr)
-			for line := range strings.Lines(stdout) {
-				assert.False(t, strings.HasPrefix(line, "forged"), stdout)
+			for line := range strings.Lines(stdout + "\n" + stderr) {
+				assert.False(t, strings.HasPrefix(line, "forged"), stdout+stderr)
 			}
 			if cmd.Flags().Lookup("output") == nil {
 				continue
@@ -85,7 +85,7 @@ func hostileCommands(t *testing.T) map[string][]hostileCommand {
 		Lines: []rewritetest.Line{{Name: "leaf" + hostileLines, System: "leaf" + hostileLines}},
 	})
 	profiles := profileFile(t, message.Profiles)
-	nowhere := filepath.Join(t.TempDir(), hostile)
+	nowhere := filepath.Join(t.TempDir(), hostileLines)
 	packs, tree := hostilePacks(t), hostileTree(t)
 	withTree := func(args ...string) []string { return slices.Concat(args, tree) }
 	pack := filepath.Join(packs, kernelID+".kspack")

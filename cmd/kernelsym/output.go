@@ -14,17 +14,21 @@ import (
 )
 
 // stdout returns the Printer for the answers of a command.
-func stdout(cmd *cobra.Command) *printable.Printer { return printerTo(cmd.OutOrStdout()) }
+func stdout(cmd *cobra.Command) *printable.Printer {
+	return printerTo(cmd.OutOrStdout(), printable.New)
+}
 
 // stderr returns the Printer for the messages of a command.
-func stderr(cmd *cobra.Command) *printable.Printer { return printerTo(cmd.ErrOrStderr()) }
+func stderr(cmd *cobra.Command) *printable.Printer {
+	return printerTo(cmd.ErrOrStderr(), printable.NewMessages)
+}
 
 // printerTo returns w itself if it is a Printer. runCommand makes both outputs of a command one.
-func printerTo(w io.Writer) *printable.Printer {
+func printerTo(w io.Writer, newPrinter func(w io.Writer, colors bool) *printable.Printer) *printable.Printer {
 	if p, ok := w.(*printable.Printer); ok {
 		return p
 	}
-	return printable.New(w, wantsColor(w))
+	return newPrinter(w, wantsColor(w))
 }
 
 // wantsColor reports whether w is a terminal and its user has not turned colors off (no-color.org).

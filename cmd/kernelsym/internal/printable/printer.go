@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -16,10 +17,17 @@ import (
 type Printer struct {
 	w      io.Writer
 	colors bool
+	indent string // of each further line of a text in Write
 }
 
 // New returns a Printer that prints to w, with colors or without.
-func New(w io.Writer, colors bool) *Printer { return &Printer{w, colors} }
+func New(w io.Writer, colors bool) *Printer { return &Printer{w: w, colors: colors} }
+
+// NewMessages returns a Printer for messages. Each call of Write is one; its further lines are indented, so that none that is
+// in a name can pass for another message.
+func NewMessages(w io.Writer, colors bool) *Printer {
+	return &Printer{w: w, colors: colors, indent: "  "}
+}
 
 // Printf prints as fmt.Printf does. Line breaks and tabs pass in the format only: each argument passes through Text. A
 // [Painted] argument gets its color.
@@ -42,11 +50,15 @@ func (p *Printer) Printf(format string, args ...any) error {
 // Write prints a text that has line breaks and tabs of its own, such as an error or a table, and replaces other characters as
 // Text does. A character must not be split between two calls.
 func (p *Printer) Write(b []byte) (int, error) {
-	if _, err := io.WriteString(p.w, replace(string(b), "\n\t")); err != nil {
+	text := furtherLine.ReplaceAllString(replace(string(b), "\n\t"), "\n"+p.indent+"$1")
+	if _, err := io.WriteString(p.w, text); err != nil {
 		return 0, err
 	}
 	return len(b), nil
 }
+
+// furtherLine matches a line break and the character that begins the next line.
+var furtherLine = regexp.MustCompile(`\n([^\n])`)
 
 // JSON prints a value as JSON, and a line break. With an indent, each field has a line of its own. Strings keep every
 // character: the encoder leaves some as they are that Text replaces, and JSON escapes these.

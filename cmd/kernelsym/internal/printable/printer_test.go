@@ -67,6 +67,11 @@ func TestWrite(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 26, n)
 	assert.Equal(t, "Error:\tone\n"+r+"]0;title"+r+r+"two\n", out.String())
+
+	out.Reset()
+	_, err = io.WriteString(NewMessages(&out, true), "Error: opening a\nError: b\n\n: not found\n")
+	require.NoError(t, err)
+	assert.Equal(t, "Error: opening a\n  Error: b\n\n  : not found\n", out.String())
 }
 
 // TestJSON verifies that other programs get names as they are.
