@@ -56,8 +56,10 @@ type Delays struct {
 // DelaysSince returns the delays since an earlier reading. A thread has one if it is in both readings, and a process if all its
 // threads have one: none began or ended in between. A delay is counted when it ends, so it may have begun before.
 //
-// With execve, a thread ends all others of its process, and gets the id and the start time of its first thread. Then the first
-// thread has no delay.
+// With execve, a thread ends all others of its process, and gets the id and the start time of its first thread (de_thread in
+// fs/exec.c). Then the first thread has no delay if the earlier reading has another thread of its process. If it does not,
+// nothing in /proc says that the first thread was replaced, unless a number in schedstat became smaller; and the record of its
+// exit may come later than this reading.
 func (r Reading) DelaysSince(before Reading) Delays {
 	d := Delays{Threads: make(map[uint32]time.Duration), Processes: make(map[uint32]time.Duration)}
 	same, other := make(map[uint32]int), make(map[uint32]int) // numbers of threads by process
