@@ -2,7 +2,7 @@
 
 package perfring
 
-// A Batch is the content of the rings at the time they were emptied.
+// A Batch is the content of the rings at the time they were emptied. The next one overwrites its records.
 type Batch struct {
 	// At is a reading of the clock from before the rings were emptied.
 	At int64

@@ -13,7 +13,8 @@ import (
 // read clocks, unless the machine was suspended since the last Poll: then it reopens all
 // rings. It never waits for Wait.
 //
-// Batches must be applied in the order in which Poll returned them.
+// Batches must be applied in the order in which Poll returned them. The records of a batch are valid until the next call of
+// Poll or Flush.
 func (r *Reader) Poll() Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,19 +57,62 @@ func (s *state) batch(at, horizon int64) Batch {
 	}
 }
 
-// take removes and returns what was read, except for records from the horizon on.
+// take removes and returns what was read, except for records from the horizon on. The records are valid until the next call.
 func (s *stream) take(horizon int64) (read stream) {
-	sortByTime(s.records)
-	n, _ := slices.BinarySearchFunc(s.records, horizon, func(rec Record, t int64) int {
+	sorted, other := sortByTime(s.records, s.spare)
+	n, _ := slices.BinarySearchFunc(sorted, horizon, func(rec Record, t int64) int {
 		return cmp.Compare(rec.Time, t)
 	})
-	read = stream{records: s.records[:n:n], blind: s.blind, lost: s.lost}
-	s.records, s.blind, s.lost = slices.Clone(s.records[n:]), nil, 0
+	read = stream{records: sorted[:n:n], blind: s.blind, lost: s.lost}
+	s.records, s.spare = append(other[:0], sorted[n:]...), sorted[:0]
+	if cap(sorted) > maxKept {
+		s.records, s.spare = slices.Clone(s.records), nil
+	}
+	s.blind, s.lost = nil, 0
 	return read
 }
 
-func sortByTime(records []Record) {
-	slices.SortStableFunc(records, func(a, b Record) int { return cmp.Compare(a.Time, b.Time) })
+// maxKept is the number of records whose memory a stream keeps for the next ones, twice. That is enough for 100,000 switches a
+// second, if they are read five times a second.
+const maxKept = 1 << 16
+
+// sortByTime sorts records, those of the same time as they were. It uses the memory of another slice, and returns that, too. A
+// ring nearly always has its records in order, so they are a few runs that are sorted already, and are merged.
+func sortByTime(records, spare []Record) (sorted, other []Record) {
+	for {
+		if _, rest := cutRun(records); len(rest) == 0 {
+			return records, spare
+		}
+		spare = slices.Grow(spare[:0], len(records))
+		for rest := records; len(rest) > 0; {
+			var a, b []Record
+			a, rest = cutRun(rest)
+			b, rest = cutRun(rest)
+			spare = merge(spare, a, b)
+		}
+		records, spare = spare, records
+	}
+}
+
+// cutRun cuts off the first records that are sorted by time.
+func cutRun(records []Record) (run, rest []Record) {
+	n := min(1, len(records))
+	for n < len(records) && records[n-1].Time <= records[n].Time {
+		n++
+	}
+	return records[:n], records[n:]
+}
+
+// merge appends the records of two sorted runs. Of records with the same time, those of a come first.
+func merge(to, a, b []Record) []Record {
+	for len(a) > 0 && len(b) > 0 {
+		if b[0].Time < a[0].Time {
+			to, b = append(to, b[0]), b[1:]
+		} else {
+			to, a = append(to, a[0]), a[1:]
+		}
+	}
+	return append(append(to, a...), b...)
 }
 
 // drain reads the content of the rings.

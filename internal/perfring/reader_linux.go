@@ -52,6 +52,7 @@ type stream struct {
 	opts    Options
 	rings   []*ring
 	records []Record
+	spare   []Record // memory for more
 	blind   []Interval
 	lost    uint64
 }
