@@ -98,9 +98,7 @@ func (w *waiting) sampleOf(t *wait, at int64) sample {
 func (w *waiting) confirm(ctx context.Context, b *perfring.Batch) {
 	w.waits.decideAll(b.Certain)
 	w.waits.forget(b.Blind)
-	for _, ended := range w.waits.confirmed(b.Looked) {
-		w.add(ctx, &ended.sample)
-	}
+	w.waits.confirm(b.Looked, func(ended *sample) { w.add(ctx, ended) })
 }
 
 // endInterval adds the parts of waits up to the time when the CPUs were checked: of those that go on, and of those that have

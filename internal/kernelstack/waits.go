@@ -167,15 +167,16 @@ func (w *waits) forget(blind []perfring.Interval) {
 	}
 }
 
-// confirmed removes and returns the waits that ended before the CPUs were last checked, sorted by their ends.
-func (w *waits) confirmed(looked int64) []interval {
+// confirm passes on the waits that ended before the CPUs were last checked, sorted by their ends, and removes them.
+func (w *waits) confirm(looked int64, pass func(*sample)) {
 	n := slices.IndexFunc(w.done, func(i interval) bool { return i.sample.at >= looked })
 	if n < 0 {
 		n = len(w.done)
 	}
-	list := w.done[:n:n]
-	w.done = w.done[n:]
-	return list
+	for i := range w.done[:n] {
+		pass(&w.done[i].sample)
+	}
+	w.done = slices.Delete(w.done, 0, n) // and keeps the memory for more
 }
 
 // split returns the parts up to a time of the waits that are not confirmed yet, if they had reached the threshold by then.
