@@ -28,7 +28,9 @@ func main() {
 	only := flag.String("run", "", "measure only what this regular expression matches; the names are in main.go and rewrite.go")
 	scale := flag.String("scale", "", "file with the output of TestManyCPUs of package perfring")
 	tool := flag.String("tool", "", "path of the built tool, to measure its command top")
+	collector := flag.String("collector", "", "path of the built collector, to measure what its receiver costs beside top and perf")
 	child := flag.Bool("sources", false, "run the sources until standard input ends: for the measures of wakeups")
+	switches := flag.Int("switches", 0, "make that many context switches a second until standard input ends: for the measures of cost")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the measurements to this file")
 	flag.Parse()
 	runtime.LockOSThread() // for thread
@@ -37,8 +39,12 @@ func main() {
 		return
 	}
 	stop, err := startProfile(*profile)
-	if err == nil {
-		err = run(*rounds, *only, *scale, *tool)
+	switch {
+	case err != nil:
+	case *switches > 0:
+		err = runSwitches(*switches, os.Stdin)
+	default:
+		err = run(*rounds, *only, *scale, *tool, *collector)
 		stop()
 	}
 	if err != nil {
@@ -68,7 +74,7 @@ func startProfile(file string) (stop func(), err error) {
 	return pprof.StopCPUProfile, nil
 }
 
-func run(rounds int, only, scale, tool string) error {
+func run(rounds int, only, scale, tool, collector string) error {
 	wanted, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -98,6 +104,9 @@ func run(rounds int, only, scale, tool string) error {
 	}
 	if tool != "" {
 		benches = append(benches, bench{"top", func(rounds int) error { return benchTop(tool, rounds) }})
+	}
+	if tool != "" && collector != "" {
+		benches = append(benches, bench{"cost", func(rounds int) error { return benchOffCPUCost(tool, collector, rounds) }})
 	}
 	if scale != "" {
 		benches = append(benches, bench{"scale", func(int) error { return benchScale(scale) }})

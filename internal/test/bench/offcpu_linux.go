@@ -85,7 +85,7 @@ func alternate(d time.Duration) (each, worked time.Duration, err error) {
 	turns := 0
 	var times [2]time.Duration
 	go func() {
-		errs <- onCPU(&times[0], func() error {
+		errs <- onLastCPU(&times[0], func() error {
 			b := []byte{1}
 			for begin := time.Now(); time.Since(begin) < d; turns++ {
 				if err := pass(int(toThere.Fd()), int(back.Fd()), b); err != nil {
@@ -96,17 +96,7 @@ func alternate(d time.Duration) (each, worked time.Duration, err error) {
 		})
 	}()
 	go func() {
-		errs <- onCPU(&times[1], func() error {
-			b := []byte{1}
-			for {
-				if n, err := unix.Read(int(there.Fd()), b); n == 0 || err != nil {
-					return err
-				}
-				if _, err := unix.Write(int(toBack.Fd()), b); err != nil {
-					return err
-				}
-			}
-		})
+		errs <- onLastCPU(&times[1], func() error { return echo(int(there.Fd()), int(toBack.Fd())) })
 	}()
 	err = errors.Join(<-errs, <-errs, there.Close(), back.Close(), toBack.Close())
 	return d / time.Duration(max(2*turns, 1)), times[0] + times[1], err
@@ -121,16 +111,33 @@ func pass(to, from int, b []byte) error {
 	return err
 }
 
-// onCPU runs a function on a thread of its own on the last CPU, and notes the CPU time of that thread.
-func onCPU(took *time.Duration, work func() error) error {
-	runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
-	var last unix.CPUSet
-	last.Set(runtime.NumCPU() - 1)
-	if err := unix.SchedSetaffinity(0, &last); err != nil {
-		return err
+// echo passes the bytes of one pipe on to another, until the other end of the first is closed.
+func echo(from, to int) error {
+	b := []byte{1}
+	for {
+		if n, err := unix.Read(from, b); n == 0 || err != nil {
+			return err
+		}
+		if _, err := unix.Write(to, b); err != nil {
+			return err
+		}
 	}
-	var before, after unix.Timespec
-	err := errors.Join(unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &before), work(), unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &after))
-	*took = time.Duration(after.Nano() - before.Nano())
-	return err
+}
+
+// onLastCPU runs a function on a thread of its own on the last CPU, and notes the CPU time of that thread.
+func onLastCPU(took *time.Duration, work func() error) error {
+	return onCPU(runtime.NumCPU()-1, func() error {
+		before := thread()
+		err := work()
+		*took = thread() - before
+		return err
+	})
+}
+
+// onCPU runs a function on a thread of its own on a CPU.
+func onCPU(n int, work func() error) error {
+	runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
+	var only unix.CPUSet
+	only.Set(n)
+	return errors.Join(unix.SchedSetaffinity(0, &only), work())
 }

@@ -6,6 +6,7 @@ package main
 
 import (
 	"errors"
+	"io"
 
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -15,3 +16,9 @@ func benchOffCPU(int) error { return errors.ErrUnsupported }
 
 // benchVolume needs Linux.
 func benchVolume(*timeline.Image) error { return errors.ErrUnsupported }
+
+// benchOffCPUCost needs Linux.
+func benchOffCPUCost(string, string, int) error { return errors.ErrUnsupported }
+
+// runSwitches needs Linux.
+func runSwitches(int, io.Reader) error { return errors.ErrUnsupported }

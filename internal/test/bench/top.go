@@ -149,8 +149,14 @@ func (t *topRun) rings() (n int, err error) {
 }
 
 // cpu returns the CPU time that top has used so far.
-func (t *topRun) cpu() (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", t.cmd.Process.Pid))
+func (t *topRun) cpu() (time.Duration, error) { return cpuOf(t.cmd.Process.Pid) }
+
+// userTick is the unit of CPU time in /proc: USER_HZ is 100.
+const userTick = 10 * time.Millisecond
+
+// cpuOf returns the CPU time that a process has used so far.
+func cpuOf(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
@@ -163,7 +169,7 @@ func (t *topRun) cpu() (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
-		sum += time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100
+		sum += time.Duration(ticks) * userTick
 	}
 	return sum, nil
 }
