@@ -9,6 +9,8 @@
 //     a page of metadata and a power of two of pages with records. The kernel
 //     appends at data_head, we free at data_tail (struct perf_event_mmap_page of
 //     include/uapi/linux/perf_event.h).
+//   - task: a thread with events of its own, one on each CPU, which write to the rings of these CPUs. A ring has the records
+//     of tasks, or those of all threads.
 //   - record: an entry of a ring: a header with type and size, and a body that depends on the
 //     type. Numbers are in the machine's byte order.
 //   - sample: the record of one interrupt, with the kernel's stack.

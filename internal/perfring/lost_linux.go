@@ -4,6 +4,7 @@ package perfring
 
 import (
 	"encoding/binary"
+	"io"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -53,12 +54,19 @@ func (r *ring) unannounced() uint64 {
 	return r.losses.more(r.losses.counted + 1)
 }
 
-// lostInAll asks the kernel how many records the ring has lost since it was opened.
+// lostInAll asks the kernel how many records the ring has lost since it was opened. Each event counts its own.
 func (r *ring) lostInAll() (n uint64, ok bool) {
 	if !r.counts {
 		return 0, false
 	}
-	var values [16]byte // the event's count, then the lost records (struct read_format)
-	length, err := unix.Read(r.fd, values[:])
-	return binary.NativeEndian.Uint64(values[8:]), err == nil && length == len(values)
+	err := r.each(func(fd int) error {
+		var values [16]byte // the event's count, then the lost records (struct read_format)
+		length, err := unix.Read(fd, values[:])
+		if err == nil && length < len(values) {
+			err = io.ErrUnexpectedEOF
+		}
+		n += binary.NativeEndian.Uint64(values[8:])
+		return err
+	})
+	return n, err == nil
 }

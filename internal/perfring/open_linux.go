@@ -21,7 +21,12 @@ func openRing(opts *Options, on cpu) (*ring, error) {
 		return nil, err
 	}
 	opened := opts.Event.Clock().Now()
-	fd, err := openEvent(&attr, on.number)
+	tasks := tasksOf(opts.Event)
+	own := attr
+	if tasks != nil {
+		own = withoutRecords(attr)
+	}
+	fd, err := openEvent(&own, on.number)
 	if err != nil {
 		return nil, openError(opts.Event, on.number, err)
 	}
@@ -30,8 +35,16 @@ func openRing(opts *Options, on cpu) (*ring, error) {
 		_ = unix.Close(fd) // nothing was written to it
 		return nil, err
 	}
+	attr.Read_format = own.Read_format
+	var others []int
+	if tasks != nil {
+		if others, err = openTasks(tasks, &attr, on.number, fd); err != nil {
+			return nil, errors.Join(err, unix.Munmap(mapping), unix.Close(fd))
+		}
+	}
 	return &ring{
 		fd:      fd,
+		tasks:   others,
 		cpu:     on,
 		mapping: mapping,
 		data:    mapping[os.Getpagesize():],
@@ -98,6 +111,8 @@ const (
 	bitKsymbol  = unix.CBitFieldMaskBit29 // since Linux 5.1
 	bitBPFEvent = unix.CBitFieldMaskBit30 // since Linux 5.1
 	bitCgroup   = unix.CBitFieldMaskBit32 // since Linux 5.7
+
+	bitInheritThread = unix.CBitFieldMaskBit35 // since Linux 5.13
 )
 
 // CgroupID returns the id that a cgroup has in records, by its directory. On 32-bit kernels, records use other ids.

@@ -107,6 +107,20 @@ func (Sampling) refused() error { return ErrRate }
 // a switch takes about 300 bytes of a ring. Wait waits until a ring is half full.
 type Switches struct {
 	Cgroups bool // as in [Sampling]
+
+	// Tasks lists the threads whose switches are recorded, as they are at the time of the call; nil records all threads. Events
+	// are opened for these threads alone, one on each CPU, and they have a ring on each CPU in common. A thread has no records
+	// from its TypeExit on, so its last switch is missing. Tasks is called again after the events of a CPU were opened, and
+	// whenever rings are opened. Its error should wrap ErrTasks.
+	Tasks func() ([]Task, error)
+}
+
+// A Task is a thread whose switches are recorded.
+type Task struct {
+	TID uint32
+
+	// New also records the threads that the thread makes in its process, and those that they make. It needs Linux 5.13.
+	New bool
 }
 
 // Clock returns Monotonic.
@@ -148,6 +162,7 @@ var (
 	ErrRate        = errors.New("the kernel refuses the event: lower the sample frequency to the sysctl kernel.perf_event_max_sample_rate or below")
 	ErrMemory      = errors.New("not permitted to lock memory for the ring buffers: " +
 		"grant CAP_IPC_LOCK, or raise RLIMIT_MEMLOCK or the sysctl kernel.perf_event_mlock_kb")
+	ErrTasks  = errors.New("events of single threads cannot be opened")
 	ErrFiles  = errors.New("too many open files: a ring buffer needs one per CPU; raise RLIMIT_NOFILE")
 	ErrClocks = errors.New("the clocks of this time namespace are not the kernel's, which stamps the records: run outside of time namespaces")
 )

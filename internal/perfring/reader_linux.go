@@ -67,7 +67,7 @@ func (s *state) streams() []*stream {
 
 // Open starts to record on all online CPUs that the options select. For each it takes one file,
 // and locked memory of BytesPerCPU, or less if LeastPerCPU allows it, and a page; and for names, another file, and their BytesPerCPU
-// and a page. It also takes three more files, and no goroutine. Everything that happens after Open
+// and a page; and for each of [Switches.Tasks], one file. It also takes three more files, and no goroutine. Everything that happens after Open
 // is recorded. Errors that wrap an error of this package say what an operator can do.
 func Open(opts Options) (*Reader, error) {
 	if err := checkClocks(); err != nil {
@@ -189,16 +189,23 @@ func (r *Reader) Pause() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state.paused = r.clock.Now()
-	return r.state.main.each(func(g *ring) error { return unix.IoctlSetInt(g.fd, unix.PERF_EVENT_IOC_DISABLE, 0) })
+	return r.state.main.control(unix.PERF_EVENT_IOC_DISABLE)
 }
 
 // Resume records again after Pause.
 func (r *Reader) Resume() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err := r.state.main.each(func(g *ring) error { return unix.IoctlSetInt(g.fd, unix.PERF_EVENT_IOC_ENABLE, 0) })
+	err := r.state.main.control(unix.PERF_EVENT_IOC_ENABLE)
 	r.state.main.addBlind(r.state.paused, r.clock.Now(), false)
 	return err
+}
+
+// control makes a request about each event, and those that threads inherited from it.
+func (s *stream) control(request uint) error {
+	return s.each(func(g *ring) error {
+		return g.each(func(fd int) error { return unix.IoctlSetInt(fd, request, 0) })
+	})
 }
 
 // each calls a function for each ring.
@@ -219,6 +226,17 @@ func (r *Reader) CPUs() []int {
 		cpus = append(cpus, g.cpu.number)
 	}
 	return cpus
+}
+
+// Tasks returns the number of threads whose events were opened on a CPU, at most, not counting those that these threads have
+// made since. It is 0 without [Switches.Tasks].
+func (r *Reader) Tasks() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range r.state.main.rings {
+		n = max(n, len(g.tasks))
+	}
+	return n
 }
 
 // Close stops recording and frees the rings. It interrupts Wait. A second call does nothing.

@@ -53,6 +53,9 @@ func (*Reader) Resume() error { return ErrUnsupported }
 // CPUs is never called: there is no Reader.
 func (*Reader) CPUs() []int { return nil }
 
+// Tasks is never called: there is no Reader.
+func (*Reader) Tasks() int { return 0 }
+
 // BytesPerCPU is never called: there is no Reader.
 func (*Reader) BytesPerCPU() (int, error) { return 0, ErrUnsupported }
 

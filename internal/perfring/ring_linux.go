@@ -14,8 +14,9 @@ import (
 
 // ring is the event and the buffer of one CPU.
 type ring struct {
-	fd  int
-	cpu cpu
+	fd    int
+	tasks []int // events of threads, which also write to the buffer; if there are any, the event itself has no records
+	cpu   cpu
 
 	mapping []byte
 	data    []byte // the part of mapping for records; its length is a power of two
@@ -159,6 +160,15 @@ func (r *ring) bytes(at, length uint64) []byte {
 	return r.wrapped
 }
 
+// each calls a function for each event that writes to the ring.
+func (r *ring) each(do func(fd int) error) error {
+	err := do(r.fd)
+	for _, fd := range r.tasks {
+		err = errors.Join(err, do(fd))
+	}
+	return err
+}
+
 func (r *ring) close() error {
-	return errors.Join(unix.Munmap(r.mapping), unix.Close(r.fd))
+	return errors.Join(unix.Munmap(r.mapping), r.each(unix.Close))
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
 func switches() Options {
@@ -38,7 +40,16 @@ func nap(t *testing.T, times int) (tid uint32) {
 // TestSwitchesOfAThread verifies what the order of records is that a thread which sleeps leaves behind: a sample with its
 // stack, a switch from it on the same CPU, and one to it, which can be on another CPU.
 func TestSwitchesOfAThread(t *testing.T) {
-	r := open(t, switches())
+	t.Run("of all threads", func(t *testing.T) { checkSwitches(t, switches()) })
+	t.Run("of a process", func(t *testing.T) {
+		kerneltest.NeedThreadEvents(t)
+		checkSwitches(t, switchesOf(ownThreads))
+	})
+}
+
+func checkSwitches(t *testing.T, opts Options) {
+	t.Helper()
+	r := open(t, opts)
 	const naps = 20
 	tid := nap(t, naps)
 	var own []Record
@@ -105,7 +116,16 @@ func TestPreemptedThreads(t *testing.T) {
 
 // TestPause verifies that nothing is recorded between Pause and Resume, and that this time is blind.
 func TestPause(t *testing.T) {
-	r := open(t, switches())
+	t.Run("of all threads", func(t *testing.T) { checkPause(t, switches()) })
+	t.Run("of a process", func(t *testing.T) {
+		kerneltest.NeedThreadEvents(t)
+		checkPause(t, switchesOf(ownThreads))
+	})
+}
+
+func checkPause(t *testing.T, opts Options) {
+	t.Helper()
+	r := open(t, opts)
 	require.NoError(t, r.Pause())
 	from := Monotonic.Now()
 	nap(t, 20)
