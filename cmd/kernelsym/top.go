@@ -58,9 +58,9 @@ func newTop() *cobra.Command {
 			"the source line with most of TOTAL.\n\n" +
 			"With --off-cpu, the table is of what threads wait for, in numbers of threads on average: SELF is in\n" +
 			"waits of the function itself, not counting the scheduler. Waits include the time until a thread gets\n" +
-			"a CPU. This records every context switch, in the initial PID namespace only. With -p or -t, threads\n" +
-			"that have waited since before the start are marked. By process or thread, RUNQ is the time in the run\n" +
-			"queue, and STATE is that of threads which still wait.\n\n" +
+			"a CPU. This records every context switch, or with -p or -t those of these threads, in the initial PID\n" +
+			"namespace only. With -p or -t, threads that have waited since before the start are marked. By process\n" +
+			"or thread, RUNQ is the time in the run queue, and STATE is that of threads which still wait.\n\n" +
 			"With --locate, the core kernel has names even if it hides its symbols; --pack names its pack.\n\n" +
 			"With --duration, or if the input or the output is no terminal, top prints the table once, for\n" +
 			"all samples. So it does on a terminal without control codes (TERM=dumb).\n\n" +

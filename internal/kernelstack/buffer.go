@@ -47,15 +47,20 @@ func (s *Sampler) smaller(rings *perfring.Reader) error {
 
 // lockLimits says how much memory may be locked, as far as that can be read.
 func lockLimits(procfs string) string {
-	perCPU, perProcess := "unknown", "unknown"
+	perCPU := "unknown"
 	if text, err := os.ReadFile(filepath.Join(procfs, "sys", "kernel", "perf_event_mlock_kb")); err == nil {
 		perCPU = string(bytes.TrimSpace(text))
 	}
+	return fmt.Sprintf("kernel.perf_event_mlock_kb is %s, RLIMIT_MEMLOCK is %s", perCPU, limit(procfs, "Max locked memory"))
+}
+
+// limit returns a limit of this process, as in /proc/self/limits (proc(5)): a number, "unlimited", or "unknown".
+func limit(procfs, name string) string {
 	limits, _ := os.ReadFile(filepath.Join(procfs, "self", "limits"))
 	for line := range strings.Lines(string(limits)) {
-		if values, ok := strings.CutPrefix(line, "Max locked memory "); ok && len(strings.Fields(values)) > 0 {
-			perProcess = strings.Fields(values)[0]
+		if values, ok := strings.CutPrefix(line, name+" "); ok && len(strings.Fields(values)) > 0 {
+			return strings.Fields(values)[0]
 		}
 	}
-	return fmt.Sprintf("kernel.perf_event_mlock_kb is %s, RLIMIT_MEMLOCK is %s", perCPU, perProcess)
+	return "unknown"
 }

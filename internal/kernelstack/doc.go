@@ -17,7 +17,7 @@
 // The sampler running leaves out the idle loop (idle). The sampler waiting pairs the switches of threads (waits), and a wait
 // is a sample when it is known that no record is missing. Waits that began before recording are read from elsewhere (blocked),
 // for the command top alone. After too many switches, the session pauses, and goes on with a new sampler. A new session
-// follows once the kernel is located whose addresses were missing.
+// follows once the kernel is located whose addresses were missing, or a process goes on whose events the kernel has ended.
 //
 // The names are those of threads (threads), and the containers of cgroups (cgroups, by the paths that container.go reads, and
 // claims, where several cgroups have the name of one container).

@@ -34,7 +34,7 @@ func newOutbox(of *Sampler, k kind, n *names, start time.Time) *outbox {
 
 func (o *outbox) beginMessage(start time.Time) {
 	o.message = newMessage(o.kind, o.form)
-	o.counts = Message{Start: start, CPUs: o.counts.CPUs}
+	o.counts = Message{Start: start, CPUs: o.counts.CPUs, Tasks: o.counts.Tasks}
 }
 
 // begin begins a batch, and counts the records that it lacks. Its error is that of names.begin.

@@ -115,3 +115,6 @@ func (*running) endInterval(_ context.Context, b *perfring.Batch) (end int64) {
 
 // spent returns 0: the frequency bounds the number of samples.
 func (*running) spent() time.Duration { return 0 }
+
+// isOutdated returns false: all threads are recorded.
+func (*running) isOutdated() bool { return false }

@@ -85,6 +85,7 @@ type Missing struct {
 	Containers error // wraps ErrContainers: samples have no container, or not all of them; nil if all have
 	Names      error // wraps ErrNames: no thread has a name; nil if threads have
 	Rings      error // wraps ErrRings: more records may be lost than with rings of Options.Buffer; nil if they are as large
+	Tasks      error // wraps perfring.ErrTasks: all threads are recorded, not only those of Waiting.Tasks; nil if only those are
 }
 
 // ErrNames says that names are not recorded.
@@ -98,7 +99,7 @@ func (m Missing) Err() error { return errors.Join(m.All()...) }
 
 // All returns the reasons, nil for those that do not apply.
 func (m Missing) All() []error {
-	return []error{m.IdleWork, m.Scheduler, m.Containers, m.Names, m.Rings}
+	return []error{m.IdleWork, m.Scheduler, m.Containers, m.Names, m.Rings, m.Tasks}
 }
 
 // A Message holds the samples of an interval.
@@ -115,6 +116,7 @@ type Message struct {
 	Unknown     Unknown             // waits left out because they are not certain
 	Paused      time.Duration       // the time before Start in which nothing was recorded, because of too many switches
 	CPUs        []int               // the CPUs sampled last
+	Tasks       int                 // number of threads of Waiting.Tasks when recording began; 0 if all threads are recorded
 	Start, End  time.Time           // End is not part of the interval
 }
 
@@ -127,20 +129,20 @@ const window = 2 * time.Millisecond
 // processes cause that are made, call execve and end.
 const nameBuffer = 32 << 10
 
-// errLocated says that the kernel was located after a session had begun that lacks addresses for it.
-var errLocated = errors.New("the kernel was located")
+// errOutdated says that a new session would sample more.
+var errOutdated = errors.New("a new session samples more")
 
-// Run opens the rings and sends messages until ctx is done or the rings cannot be read. If the kernel is located after that,
-// and the addresses of functions were missing, it begins again.
+// Run opens the rings and sends messages until ctx is done or the rings cannot be read. It begins again if the kernel is
+// located after that, and the addresses of functions were missing, or if the kernel has ended the events of a thread that goes on.
 func (s *Sampler) Run(ctx context.Context) error {
 	for {
-		if err := s.runSession(ctx); !errors.Is(err, errLocated) {
+		if err := s.runSession(ctx); !errors.Is(err, errOutdated) {
 			return err
 		}
 	}
 }
 
-// runSession opens the rings and sends messages until ctx is done, the rings cannot be read, or errLocated.
+// runSession opens the rings and sends messages until ctx is done, the rings cannot be read, or errOutdated.
 func (s *Sampler) runSession(ctx context.Context) error {
 	located := s.Options.core() // before addresses are looked up: if it changes from now on, some may be missing needlessly
 	cgroups, noContainers := s.readCgroups()
@@ -148,8 +150,7 @@ func (s *Sampler) runSession(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	start := time.Now() // what takes long comes before, because rings fill up
-	opened, err := s.open(methods)
+	opened, err := s.open(methods) // what takes long comes before, because rings fill up
 	if err != nil {
 		return err
 	}
@@ -157,9 +158,9 @@ func (s *Sampler) runSession(ctx context.Context) error {
 		noContainers = cgroups.begin() // new ones are recorded by now
 	}
 	missing := opened.method.missing
-	missing.Containers, missing.Names, missing.Rings = noContainers, opened.nameless, s.smaller(opened.rings)
+	missing.Containers, missing.Names, missing.Rings, missing.Tasks = noContainers, opened.nameless, s.smaller(opened.rings), opened.others
 	s.Started(opened.method.name, missing)
-	session := newSession(s, opened, cgroups, start)
+	session := newSession(s, opened, cgroups, timeOf(opened.at))
 	session.located = located
 	return errors.Join(s.runBeside(ctx, session.run), opened.rings.Close())
 }
@@ -191,18 +192,23 @@ type opened struct {
 	rings    *perfring.Reader
 	method   method
 	nameless error // wraps ErrNames: the rings have no names; nil if they have
+	others   error // as Missing.Tasks
+	at       int64 // when all rings were open
 }
 
 // open opens the rings for the first method that this machine supports.
 func (s *Sampler) open(methods []method) (opened, error) {
 	var errs []error
+	var others error
 	for _, method := range methods {
 		rings, nameless, err := openWithNames(s.ringOptions(method), perfring.Open)
 		if err == nil {
-			return opened{rings, method, nameless}, nil
+			return opened{rings, method, nameless, others, perfring.Monotonic.Now()}, nil
 		}
 		errs = append(errs, err)
-		if !errors.Is(err, perfring.ErrUnsupported) {
+		if errors.Is(err, perfring.ErrTasks) {
+			others = err
+		} else if !errors.Is(err, perfring.ErrUnsupported) {
 			break
 		}
 	}

@@ -32,6 +32,9 @@ type threadSampler interface {
 	// spent returns the time in which there may be, on average, as many records as there were in this interval. If that is
 	// as long as a whole interval, the session pauses to make up for it.
 	spent() time.Duration
+
+	// isOutdated reports whether a new set of rings would record threads that these do not.
+	isOutdated() bool
 }
 
 // session turns the records of one set of rings into messages.
@@ -44,7 +47,7 @@ type session struct {
 	interval time.Duration
 	flush    time.Time // when the interval ends, and message is sent
 	refresh  time.Time // when to look for CPUs that came online
-	since    int64     // when recording resumed after a pause; earlier records are left out
+	since    int64     // when recording began, or resumed after a pause; earlier records are left out
 }
 
 // pollInterval is the time after which the rings are read even if none is half
@@ -54,7 +57,7 @@ const pollInterval = 200 * time.Millisecond
 // refreshInterval is the time between two checks for CPUs that came online.
 const refreshInterval = time.Second
 
-// newSession returns a session with rings that were opened after start.
+// newSession returns a session with rings that were open at start.
 func newSession(of *Sampler, opened opened, cgroups *cgroups, start time.Time) *session {
 	names := &names{
 		threads: newThreads(of.Options.Procfs), cgroups: cgroups,
@@ -62,7 +65,7 @@ func newSession(of *Sampler, opened opened, cgroups *cgroups, start time.Time) *
 	}
 	s := &session{
 		rings: opened.rings, method: opened.method, out: newOutbox(of, opened.method.kind, names, start),
-		interval: of.Options.Interval,
+		interval: of.Options.Interval, since: opened.at,
 	}
 	s.sampler = s.method.sampler(s.out)
 	s.beginInterval()
@@ -75,16 +78,17 @@ func newSession(of *Sampler, opened opened, cgroups *cgroups, start time.Time) *
 // beginInterval begins an interval, which can take several messages.
 func (s *session) beginInterval() { s.flush = time.Now().Add(s.interval) }
 
-// isOutdated reports whether the kernel was located since the session began, and addresses in it are missing.
+// isOutdated reports whether a new session would sample more: the kernel was located since this one began, and addresses in it
+// are missing; or threads are.
 func (s *session) isOutdated() bool {
-	return s.method.hidden && s.out.of.Options.core() != s.located
+	return s.method.hidden && s.out.of.Options.core() != s.located || s.sampler.isOutdated()
 }
 
 // run reads records until ctx is done or the session is outdated; then it sends the rest.
 func (s *session) run(ctx context.Context) error {
-	s.out.counts.CPUs = s.rings.CPUs()
+	s.noteRings()
 	s.out.names.readAll()
-	s.sampler.begin(perfring.Monotonic.Now())
+	s.sampler.begin(s.since)
 	for {
 		deadline := time.Now().Add(pollInterval)
 		if s.flush.Before(deadline) {
@@ -96,9 +100,11 @@ func (s *session) run(ctx context.Context) error {
 		}
 		err = errors.Join(err, s.add(ctx, s.rings.Poll()))
 		switch now := time.Now(); {
+		case errors.Is(err, perfring.ErrTasks): // there are more threads, or CPUs, than when the session began
+			err = errOutdated
 		case err != nil:
 		case s.isOutdated():
-			err = errLocated
+			err = errOutdated
 		case s.sampler.spent() >= s.interval:
 			err = s.pause(ctx)
 		case !now.Before(s.flush):
@@ -114,8 +120,13 @@ func (s *session) run(ctx context.Context) error {
 func (s *session) refreshCPUs() error {
 	s.refresh = time.Now().Add(refreshInterval)
 	err := s.rings.RefreshCPUs(false)
-	s.out.counts.CPUs = s.rings.CPUs()
+	s.noteRings()
 	return err
+}
+
+// noteRings notes what the rings record, for messages.
+func (s *session) noteRings() {
+	s.out.counts.CPUs, s.out.counts.Tasks = s.rings.CPUs(), s.rings.Tasks()
 }
 
 // endInterval reads the last batch of an interval, and sends the message.

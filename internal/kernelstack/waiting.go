@@ -29,12 +29,20 @@ type Waiting struct {
 	// from then on, and their samples have the attribute KeyBefore. Nil leaves these waits out.
 	Before func() []Blocked
 
+	// Tasks lists the threads to record, as in [perfring.Switches]. If their events cannot be opened, or would be too many, all
+	// threads are recorded; the function Sampler.Keep must leave out the others in any case. Nil records all threads.
+	Tasks func() ([]perfring.Task, error)
+
 	// Sum makes one sample of the waits of a message that differ in their lengths and times only, if their stack lies in the
 	// text of the core kernel: see contract 5.3.
 	Sum bool
 }
 
-// methods returns one method. Its error says that waits cannot be sampled.
+// maxEvents bounds the number of events of single threads: one on each CPU for each thread.
+const maxEvents = 4096
+
+// methods returns a method that records all threads, and before it one that records those of Tasks. Its error says that waits
+// cannot be sampled.
 func (w Waiting) methods(o *Options, cgroups bool) ([]method, error) {
 	if err := procfs.CheckInitialPIDNamespace(o.Procfs); err != nil {
 		return nil, fmt.Errorf("waits cannot be sampled: %w", err)
@@ -49,15 +57,39 @@ func (w Waiting) methods(o *Options, cgroups bool) ([]method, error) {
 		core = readCoreText(o)
 	}
 	hidden := !w.Scheduler && len(scheduler) == 0 || w.Sum && core == (symtab.Range{})
-	return []method{{
-		name: "wait", event: perfring.Switches{Cgroups: cgroups}, kind: kindOfWaits, missing: Missing{Scheduler: whole}, hidden: hidden,
-		sampler: func(out *outbox) threadSampler {
-			return &waiting{
-				out: out, waits: newWaits(w.Threshold, &out.counts), scheduler: scheduler, core: core,
-				maxSwitches: w.MaxSwitches, procfs: o.Procfs, before: w.Before,
-			}
-		},
-	}}, nil
+	by := func(event perfring.Switches) method {
+		return method{
+			name: "wait", event: event, kind: kindOfWaits, missing: Missing{Scheduler: whole}, hidden: hidden,
+			sampler: func(out *outbox) threadSampler {
+				return &waiting{
+					out: out, waits: newWaits(w.Threshold, &out.counts), scheduler: scheduler, core: core,
+					maxSwitches: w.MaxSwitches, procfs: o.Procfs, before: w.Before, canEnd: event.Tasks != nil,
+				}
+			},
+		}
+	}
+	all := by(perfring.Switches{Cgroups: cgroups})
+	if w.Tasks == nil {
+		return []method{all}, nil
+	}
+	return []method{by(perfring.Switches{Cgroups: cgroups, Tasks: func() ([]perfring.Task, error) { return w.fewTasks(o) }}), all}, nil
+}
+
+// fewTasks returns the threads to record if their events are not too many: they may take half of the files that this process
+// may open.
+func (w Waiting) fewTasks(o *Options) ([]perfring.Task, error) {
+	threads, err := w.Tasks()
+	if err != nil {
+		return nil, err
+	}
+	most, cpus := maxEvents, numCPUs(o.Sysfs)
+	if files, err := strconv.Atoi(limit(o.Procfs, "Max open files")); err == nil {
+		most = min(most, files/2)
+	}
+	if len(threads)*cpus > most {
+		return nil, fmt.Errorf("%w: there are %d threads and %d CPUs, and at most %d events", perfring.ErrTasks, len(threads), cpus, most)
+	}
+	return threads, nil
 }
 
 // waiting samples threads that wait: each sample is the part of a wait that lies in a message.
@@ -70,6 +102,14 @@ type waiting struct {
 	switches    int            // times that a thread left a CPU in this interval, idle tasks included
 	procfs      string
 	before      func() []Blocked // reads threads that are blocked; nil for none
+	canEnd      bool             // events are of single threads: the kernel can end them
+	ended       []end            // if it can, the first threads of processes, by their last records
+}
+
+// end is the last record of a thread.
+type end struct {
+	tid uint32
+	at  int64
 }
 
 // record looks up the thread's name and container at once, because both can change.
@@ -79,6 +119,9 @@ func (w *waiting) record(_ context.Context, r *perfring.Record, certain bool) {
 	}
 	if r.Switch == perfring.SwitchBlocked || r.Switch == perfring.SwitchRunnable {
 		w.switches++
+	}
+	if w.canEnd {
+		w.noteEnd(r)
 	}
 	if ended, ok := w.waits.note(r); ok && r.Time > ended.reported { // a record can be written after the end of a message
 		w.waits.done = append(w.waits.done, interval{w.sampleOf(&ended, r.Time), ended.from})
@@ -120,6 +163,29 @@ func (w *waiting) endInterval(ctx context.Context, b *perfring.Batch) (end int64
 // spent returns the time in which there may be as many switches as there were in this interval.
 func (w *waiting) spent() time.Duration {
 	return time.Duration(float64(w.switches) / float64(w.maxSwitches) * float64(time.Second))
+}
+
+// noteEnd notes a record that is the last one of a process's first thread, or is not. A thread that calls execve gets the number
+// of the first thread, which ends before.
+func (w *waiting) noteEnd(r *perfring.Record) {
+	w.ended = slices.DeleteFunc(w.ended, func(e end) bool { return e.tid == r.TID })
+	if r.Type == perfring.TypeExit && r.TID == r.PID {
+		w.ended = append(w.ended, end{r.TID, r.Time})
+	}
+}
+
+// isOutdated reports whether a process goes on without events. The kernel ends them when the process runs a program by execve
+// that gives it other rights, or that its user may not read (begin_new_exec in fs/exec.c). By then, its only thread has the
+// number of the process.
+func (w *waiting) isOutdated() bool {
+	ready := perfring.Monotonic.Now() - time.Second.Nanoseconds() // others may still be about to end
+	n := slices.IndexFunc(w.ended, func(e end) bool { return e.at >= ready })
+	if n < 0 {
+		n = len(w.ended)
+	}
+	old := w.ended[:n]
+	w.ended = w.ended[n:]
+	return slices.ContainsFunc(old, func(e end) bool { return w.lives(e.tid) })
 }
 
 // lives reports whether a thread has not ended.

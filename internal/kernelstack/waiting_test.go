@@ -555,3 +555,42 @@ func TestWaitsAreBounded(t *testing.T) {
 	assert.Equal(t, Unknown{Threads: 10}, w.counts.Unknown)
 	assert.Equal(t, 10, w.counts.Unknown.All())
 }
+
+// TestProcessWithoutEvents verifies when a new session is needed because the kernel has ended the events of a process that goes
+// on.
+func TestProcessWithoutEvents(t *testing.T) {
+	now := perfring.Monotonic.Now()
+	old := now - int64(time.Minute)
+	exit := func(pid, tid uint32, at int64) []perfring.Record {
+		return []perfring.Record{{Type: perfring.TypeExit, Time: at, PID: pid, TID: tid}}
+	}
+	for _, c := range []struct {
+		name    string
+		all     bool
+		records [][]perfring.Record
+		want    bool
+	}{
+		{"it goes on", false, [][]perfring.Record{exit(1, 1, old)}, true},
+		{"with events of all threads, too", true, [][]perfring.Record{exit(1, 1, old)}, false},
+		{"it may be about to end", false, [][]perfring.Record{exit(1, 1, now)}, false},
+		{"it has ended", false, [][]perfring.Record{exit(9, 9, old)}, false},
+		{"another of its threads has ended", false, [][]perfring.Record{exit(1, 7, old)}, false},
+		{"execve by another thread, which has events", false, [][]perfring.Record{exit(1, 1, old), runs(0, 1, old+1)}, false},
+		{"two of them", false, [][]perfring.Record{exit(9, 9, old), exit(1, 1, old+1), exit(2, 2, now)}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, _ := waitSession(t)
+			threads := Waiting{MaxSwitches: 1000}
+			if !c.all {
+				threads.Tasks = func() ([]perfring.Task, error) { return nil, nil }
+			}
+			s.out.of.Options.Threads = threads
+			s = sessionOf(t, s.out.of, nil, time.Now())
+			b := sure(c.records...)
+			b.Certain = math.MaxInt64
+			addAll(t, s, b)
+			assert.Equal(t, c.want, s.isOutdated())
+			assert.False(t, s.isOutdated(), "it is known by now")
+		})
+	}
+}

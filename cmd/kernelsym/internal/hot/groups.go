@@ -80,7 +80,7 @@ func (v *Groups) Header() []string {
 		return slices.Concat([]string{
 			fmt.Sprintf("off-CPU time on %s, %.1fs: waits of at least %s, of %s",
 				plural.Of(last.CPUs, "CPU"), s.elapsed.Seconds(), last.Threshold, v.grouping.count(len(s.all))),
-		}, v.legend(), s.idle.lines(v.length > 0), v.problems())
+		}, v.legend(), recorded(last), s.idle.lines(v.length > 0), v.problems())
 	}
 	lines := []string{
 		fmt.Sprintf("%s at %d Hz on %s, %.1fs: %s, of %s", last.Event, last.Frequency, plural.Of(last.CPUs, "CPU"),
@@ -261,7 +261,7 @@ func (v *Groups) JSON(count int) any {
 	j.Seconds, j.PercentOf, j.Unit, j.Possible = s.elapsed.Seconds(), v.measure.whole, v.measure.jsonUnit, s.possible
 	j.Lost, j.Throttled, j.Idle = s.losses.records, s.losses.throttled, len(s.idle.threads)
 	if last := v.window.Last; last != nil {
-		j.Event, j.Frequency, j.CPUs = last.Event, last.Frequency, last.CPUs
+		j.Event, j.Frequency, j.CPUs, j.Recorded = last.Event, last.Frequency, last.CPUs, last.Recorded
 		j.Problems = v.problems()
 	}
 	return j

@@ -44,8 +44,19 @@ func (l *losses) problems(last *live.Batch, elapsed time.Duration) (lines []stri
 		lines = append(lines, fmt.Sprintf("Too many context switches to record them all: %.0f%% of the time was sampled.",
 			percent(int64(elapsed), float64(elapsed+l.paused))))
 	}
+	if last.Others != nil {
+		lines = append(lines, "Events of the whole machine were recorded: "+last.Others.Error())
+	}
 	if last.NoBefore != nil {
 		lines = append(lines, "Threads that hung before the start can be missing: "+last.NoBefore.Error())
 	}
 	return lines
+}
+
+// recorded says which threads have events of their own, if only those are recorded.
+func recorded(b *live.Batch) []string {
+	if b.Recorded == 0 {
+		return nil
+	}
+	return []string{"Events of " + plural.Of(b.Recorded, "thread") + "."}
 }

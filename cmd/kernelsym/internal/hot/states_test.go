@@ -239,3 +239,35 @@ func TestTies(t *testing.T) {
 	assert.Zero(t, CPUTime.rank(1e6).compare(1000, 1049), "0.10%")
 	assert.Negative(t, CPUTime.rank(1e6).compare(1000, 1051), "0.11%")
 }
+
+// TestRecordedThreads verifies that it is said whose switches were recorded.
+func TestRecordedThreads(t *testing.T) {
+	b := batchOf(0, wait{tid: 10, stack: stack(leaf, root)})
+	const line, whole = "Events of 12 threads.", "Events of the whole machine were recorded: too many"
+	for _, c := range []struct {
+		recorded int
+		others   error
+		want     []string
+	}{
+		{0, nil, nil}, {12, nil, []string{line}}, {0, errors.New("too many"), []string{whole}},
+	} {
+		b.Recorded, b.Others = c.recorded, c.others
+		functions, groups := NewFunctions(WaitTime, 0, BySelf), NewGroups(WaitTime, ByThread, 0, procname.Names{})
+		functions.Add(b)
+		groups.Add(b)
+		for _, header := range [][]string{functions.Header(), groups.Header()} {
+			var found []string
+			for _, l := range header {
+				if l == line || l == whole {
+					found = append(found, l)
+				}
+			}
+			assert.Equal(t, c.want, found)
+		}
+		f, g := functions.JSON(0).(JSON), groups.JSON(0).(GroupsJSON)
+		assert.Equal(t, []int{c.recorded, c.recorded}, []int{f.Recorded, g.Recorded})
+		if c.others != nil {
+			assert.Equal(t, [][]string{{whole}, {whole}}, [][]string{f.Problems, g.Problems})
+		}
+	}
+}

@@ -67,7 +67,7 @@ func (v *Functions) Header() []string {
 		return append([]string{
 			fmt.Sprintf("off-CPU time on %s, %s: %s of waits of at least %s", plural.Of(last.CPUs, "CPU"), v.span(), plural.Of(s.samples, "sample"), last.Threshold),
 			fmt.Sprintf("%s In all: %s. Frames named: %.1f%%", v.measure.legend, v.measure.share(s.Kernel, s.possible), percent(s.Named, float64(s.Frames))),
-		}, slices.Concat(s.idle.lines(v.length > 0), v.problems())...)
+		}, slices.Concat(recorded(last), s.idle.lines(v.length > 0), v.problems())...)
 	}
 	lines := []string{
 		fmt.Sprintf("%s at %d Hz on %s, %s: %s, %d lost",
@@ -133,7 +133,7 @@ func (v *Functions) JSON(count int) any {
 	j.Samples.User, j.Samples.Lost, j.Samples.Possible = &s.user, &s.losses.records, s.possible
 	j.Samples.Throttled, j.Idle = s.losses.throttled, len(s.idle.threads)
 	if last := v.window.Last; last != nil {
-		j.Event, j.Frequency, j.CPUs = last.Event, last.Frequency, last.CPUs
+		j.Event, j.Frequency, j.CPUs, j.Recorded = last.Event, last.Frequency, last.CPUs, last.Recorded
 		j.Problems = v.problems()
 	}
 	return j

@@ -73,6 +73,8 @@ type Batch struct {
 	Threshold time.Duration // of waits
 	LostWaits int           // waits that are not in Messages because records were lost
 	Paused    time.Duration // the time before Start in which nothing was sampled, because of too many context switches
+	Recorded  int           // with a Filter of threads, the number of those whose events were opened; 0 if those of all threads were
+	Others    error         // why events of all threads were opened, despite the Filter
 
 	// With OffCPU, what /proc shows of threads, and what it does not show.
 	Threads   tasks.Reading // with States, at the end; at most maxThreads
@@ -130,7 +132,11 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 		Send: s.name,
 	}
 	if o.OffCPU {
-		sampler.Options.Threads = kernelstack.Waiting{Threshold: o.Threshold, MaxSwitches: maxSwitches, Before: s.threads.begin}
+		waiting := kernelstack.Waiting{Threshold: o.Threshold, MaxSwitches: maxSwitches, Before: s.threads.begin}
+		if !s.threads.of.IsAll() {
+			waiting.Tasks = s.threads.recorded
+		}
+		sampler.Options.Threads = waiting
 		defer perfring.Prioritize()()
 	}
 	err := sampler.Run(ctx)
@@ -218,6 +224,7 @@ func (s *session) name(_ context.Context, m *kernelstack.Message) {
 	batch := &Batch{
 		Messages: named, Kernel: m.Samples - user, User: user,
 		OffCPU: s.options.OffCPU, Threshold: s.options.Threshold, LostWaits: m.Unknown.All(), Paused: m.Paused,
+		Recorded: m.Tasks, Others: s.missing.Tasks,
 		NoContainer: m.NoContainer, Containers: s.missing.Containers,
 		Lost: m.Lost, LostNames: m.LostNames, Throttled: m.Throttled, Start: m.Start, End: m.End,
 		Core:  s.cache.Snapshot().Core(),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/tasks"
 	"github.com/kernelsym/kernelsym/internal/kernelstack"
+	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
@@ -50,6 +51,18 @@ func (t *threads) begin() []kernelstack.Blocked {
 		blocked = append(blocked, b)
 	}
 	return blocked
+}
+
+// recorded returns the selected threads, for events of their own.
+func (t *threads) recorded() (list []perfring.Task, err error) {
+	all, complete := t.of.Threads(t.procfs)
+	if !complete {
+		return nil, fmt.Errorf("%w: they begin and end all the time", perfring.ErrTasks)
+	}
+	for tid, isOfProcess := range all {
+		list = append(list, perfring.Task{TID: tid, New: isOfProcess})
+	}
+	return list, nil
 }
 
 func (t *threads) read() (tasks.Reading, error) {

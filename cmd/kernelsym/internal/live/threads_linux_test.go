@@ -3,6 +3,7 @@
 package live
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/tasks"
 	"github.com/kernelsym/kernelsym/internal/kernelstack"
+	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/procfs"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
@@ -215,6 +217,112 @@ func TestHungWithoutPrivilege(t *testing.T) {
 		require.ErrorIs(t, b.NoBefore, tasks.ErrPermission)
 		require.NoError(t, b.NoThreads)
 		assert.Contains(t, b.Threads, uint32(1), "all users may read states")
+	})
+}
+
+// TestProcessThatStartsThreads has this process start a thread while its threads are recorded, with events of their own.
+func TestProcessThatStartsThreads(t *testing.T) {
+	kerneltest.NeedThreadEvents(t)
+	o := waitOptions(t)
+	o.Filter.PIDs = []uint32{uint32(os.Getpid())}
+	tid := uint32(0)
+	run(t, o, func(b *Batch) bool {
+		require.NoError(t, b.Others)
+		require.Positive(t, b.Recorded)
+		if tid == 0 {
+			tid = startThread(func() {
+				for range 10 {
+					pause := unix.NsecToTimespec(int64(10 * time.Millisecond))
+					_ = unix.Nanosleep(&pause, nil)
+				}
+			})
+		}
+		found := false
+		eachSample(b, func(_ *rewrite.Named, s *rewrite.NamedSample) {
+			id, _ := s.Attribute("thread.id")
+			pid, _ := s.Attribute("process.pid")
+			assert.Equal(t, int64(os.Getpid()), pid.Number)
+			found = found || uint32(id.Number) == tid
+		})
+		return !found
+	})
+}
+
+// TestThreadThatEnds selects a thread that ends while it is recorded, and then a process that has ended.
+func TestThreadThatEnds(t *testing.T) {
+	o := waitOptions(t)
+	end := make(chan struct{})
+	tid := startThread(func() {
+		for {
+			select {
+			case <-end:
+				return
+			default:
+				pause := unix.NsecToTimespec(int64(10 * time.Millisecond))
+				_ = unix.Nanosleep(&pause, nil)
+			}
+		}
+	})
+	o.Filter.TIDs, o.Interval = []uint32{tid}, 200*time.Millisecond
+	ended, empty := false, 0
+	run(t, o, func(b *Batch) bool {
+		require.NoError(t, b.Others)
+		assert.Equal(t, 1, b.Recorded)
+		assert.Zero(t, b.LostWaits)
+		samples := 0
+		eachSample(b, func(*rewrite.Named, *rewrite.NamedSample) { samples++ })
+		switch {
+		case samples > 0 && !ended:
+			ended = true
+			close(end)
+		case samples == 0 && ended:
+			empty++
+		}
+		return empty < 2
+	})
+	run(t, o, func(b *Batch) bool {
+		assert.Zero(t, b.Recorded)
+		return false
+	})
+}
+
+// TestNewThreadsAllTheTime has this process start and end threads all the time. A thread that sleeps has its waits, from the
+// events of the threads or, if these never stay the same for long enough, from those of the whole machine.
+func TestNewThreadsAllTheTime(t *testing.T) {
+	o := waitOptions(t)
+	incomplete := threads{procfs: t.TempDir(), of: tasks.Selection{PIDs: []uint32{7}}}
+	require.NoError(t, os.MkdirAll(filepath.Join(incomplete.procfs, "7", "task", "7"), 0o700))
+	_, err := incomplete.recorded()
+	require.ErrorIs(t, err, perfring.ErrTasks)
+
+	var ended sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	defer ended.Wait()
+	defer cancel()
+	ended.Go(func() {
+		for ctx.Err() == nil {
+			startThread(func() {})
+		}
+	})
+	tid := startThread(func() {
+		for ctx.Err() == nil {
+			pause := unix.NsecToTimespec(int64(10 * time.Millisecond))
+			_ = unix.Nanosleep(&pause, nil)
+		}
+	})
+	o.Filter.PIDs = []uint32{uint32(os.Getpid())}
+	run(t, o, func(b *Batch) bool {
+		require.NotEqual(t, b.Recorded > 0, b.Others != nil)
+		if b.Others != nil {
+			require.ErrorIs(t, b.Others, perfring.ErrTasks)
+		}
+		found := false
+		eachSample(b, func(_ *rewrite.Named, s *rewrite.NamedSample) {
+			id, _ := s.Attribute("thread.id")
+			found = found || uint32(id.Number) == tid
+		})
+		t.Log(b.Recorded, b.Others)
+		return !found
 	})
 }
 

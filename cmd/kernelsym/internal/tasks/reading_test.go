@@ -54,6 +54,40 @@ func TestSelectionRead(t *testing.T) {
 	assert.Equal(t, []uint32{10, 3}, []uint32{blocked[0].TID, blocked[0].CPU})
 }
 
+func TestSelectionThreads(t *testing.T) {
+	procfs := t.TempDir()
+	for _, tid := range []int{10, 11} {
+		addThread(t, procfs, 10, tid, 500, "S", "")
+	}
+	addThread(t, procfs, 20, 20, 500, "S", "")
+	addThread(t, procfs, 20, 21, 500, "S", "")
+	require.NoError(t, os.Mkdir(filepath.Join(procfs, "21"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(procfs, "21", "status"), []byte("Tgid:\t20\n"), 0o600))
+	says := func(threads string) {
+		require.NoError(t, os.WriteFile(filepath.Join(procfs, "10", "status"), []byte("Tgid:\t10\nThreads:\t"+threads+"\n"), 0o600))
+	}
+	says("2")
+	for _, c := range []struct {
+		name string
+		of   Selection
+		want map[uint32]bool
+	}{
+		{"a process", Selection{PIDs: []uint32{10}}, map[uint32]bool{10: true, 11: true}},
+		{"a thread", Selection{TIDs: []uint32{21}}, map[uint32]bool{21: false}},
+		{"both, and a thread twice", Selection{PIDs: []uint32{10}, TIDs: []uint32{11, 21}}, map[uint32]bool{10: true, 11: true, 21: false}},
+		{"some have ended", Selection{PIDs: []uint32{10, 99}}, map[uint32]bool{10: true, 11: true}},
+	} {
+		threads, complete := c.of.Threads(procfs)
+		assert.True(t, complete, c.name)
+		assert.Equal(t, c.want, threads, c.name)
+	}
+	says("3")
+	_, complete := (&Selection{PIDs: []uint32{10}}).Threads(procfs)
+	assert.False(t, complete, "a thread is not in the list")
+	_, complete = (&Selection{TIDs: []uint32{10}}).Threads(procfs)
+	assert.True(t, complete, "other threads are not wanted")
+}
+
 func TestDelaysSince(t *testing.T) {
 	thread := func(pid uint32, started uint64, sched ...int64) Thread {
 		return Thread{PID: pid, State: 'S', started: started, sched: [3]int64(sched)}

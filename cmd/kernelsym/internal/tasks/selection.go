@@ -4,10 +4,13 @@ package tasks
 
 import (
 	"iter"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
+	"github.com/kernelsym/kernelsym/internal/procfs"
 )
 
 // A Selection selects tasks: the threads of some processes, and some other threads. The empty Selection selects all tasks.
@@ -43,6 +46,41 @@ func (s *Selection) directories(procfs string) iter.Seq[string] {
 			}
 		}
 	}
+}
+
+// Threads returns the ids of the selected threads, each with whether its process is selected. It lists them again while threads
+// of these processes begin or end, because a list can then lack others (proc_task_readdir in fs/proc/base.c). It reports false
+// if that goes on.
+func (s *Selection) Threads(mount string) (threads map[uint32]bool, complete bool) {
+	for range tries {
+		before := s.sizes(mount)
+		threads, listed := make(map[uint32]bool), make(map[uint32]int)
+		for dir := range s.directories(mount) {
+			tid, pid := number(filepath.Base(dir)), number(filepath.Base(filepath.Dir(filepath.Dir(dir))))
+			if _, again := threads[tid]; again {
+				continue
+			}
+			threads[tid] = slices.Contains(s.PIDs, pid)
+			if threads[tid] {
+				listed[pid]++
+			}
+		}
+		if maps.Equal(before, listed) && maps.Equal(s.sizes(mount), listed) {
+			return threads, true
+		}
+	}
+	return nil, false
+}
+
+// sizes returns how many threads the selected processes have. Those that have ended have none.
+func (s *Selection) sizes(mount string) map[uint32]int {
+	sizes := make(map[uint32]int)
+	for _, pid := range s.PIDs {
+		if n, _ := procfs.Status(mount, id(pid), "Threads:"); len(n) == 1 {
+			sizes[pid] = int(number(n[0]))
+		}
+	}
+	return sizes
 }
 
 func id(n uint32) string { return strconv.FormatUint(uint64(n), 10) }

@@ -81,7 +81,7 @@ func (r *Reader) Read() (blocked []Task, err error) {
 	return blocked, nil
 }
 
-// tries is the number of attempts to read a task that keeps running.
+// tries is the number of attempts to read a task that keeps running, or the threads of a process that keep changing.
 const tries = 3
 
 // read reads a task. It reports false if the task is in another state, keeps running, or has ended.
