@@ -31,12 +31,6 @@ const (
 	maxBuffer = 1 << 30
 )
 
-// The sizes of rings of context switches, in bytes.
-const (
-	leastSwitchBuffer = 64 << 10 // below which too much would be lost, even on a machine with little to do
-	switchBuffers     = 16 << 20 // of all CPUs: 50,000 switches, which take ten times as much memory when all are read at once
-)
-
 // checkBuffer returns an error if the value of a key is not the size of a ring buffer.
 func checkBuffer(key, value string) error {
 	if _, err := configkeys.ParseSizeBetween(value, minBuffer, maxBuffer); err != nil {
@@ -55,7 +49,7 @@ func (c *Config) options() kernelstack.Options {
 // waitOptions returns what to sample of threads that wait.
 func (c *Config) waitOptions() kernelstack.Options {
 	o := c.common(c.OffCPU.Buffer)
-	o.Least, o.Buffers = min(o.Buffer, leastSwitchBuffer), switchBuffers
+	o.Least, o.Buffers = min(o.Buffer, kernelstack.LeastSwitchBuffer), kernelstack.SwitchBuffers
 	o.Threads = kernelstack.Waiting{Threshold: c.OffCPU.Threshold, MaxSwitches: c.OffCPU.MaxSwitches, Scheduler: c.OffCPU.Scheduler, Sum: c.OffCPU.Sum}
 	return o
 }

@@ -57,6 +57,8 @@ func TestConfig(t *testing.T) {
 	c, err = load(map[string]any{"off_cpu": map[string]any{"buffer": "16KiB"}})
 	require.NoError(t, err)
 	assert.Equal(t, 16<<10, c.waitOptions().Least)
+	c = createDefaultConfig().(*Config)
+	assert.Equal(t, []int{kernelstack.DefaultBuffer, kernelstack.DefaultSwitchBuffer}, []int{c.options().Buffer, c.waitOptions().Buffer})
 
 	for want, wrong := range map[string]map[string]any{
 		"frequency is 0: it must be an integer from 1 to 100000":              {"frequency": 0},

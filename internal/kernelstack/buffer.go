@@ -13,6 +13,39 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
+// The sizes of the receiver's rings, in bytes.
+const (
+	DefaultBuffer       = 64 << 10
+	DefaultSwitchBuffer = 256 << 10
+	LeastSwitchBuffer   = 64 << 10 // below which too much would be lost, even on a machine with little to do
+	SwitchBuffers       = 16 << 20 // of all CPUs: 50,000 switches, which take ten times as much memory when all are read at once
+)
+
+// TryRings opens rings of the default sizes, as the receiver does, and closes them. smaller wraps ErrRings if those of context
+// switches are smaller than they were meant to be. The error says why rings cannot be opened.
+func TryRings(procfs, sysfs string) (smaller, err error) {
+	const frequency = 1 // which any machine allows
+	running := Options{Threads: Running{Event: EventClock, Frequency: frequency, Idle: true}, Buffer: DefaultBuffer}
+	waiting := Options{
+		Threads: Waiting{Scheduler: true}, Buffer: DefaultSwitchBuffer, Least: LeastSwitchBuffer, Buffers: SwitchBuffers,
+	}
+	for _, o := range []Options{running, waiting} {
+		o.Procfs, o.Sysfs = procfs, sysfs
+		methods, err := o.Threads.methods(&o, false)
+		if err != nil {
+			return nil, err
+		}
+		s := Sampler{Options: o}
+		opened, err := s.open(methods)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = opened.rings.Close() }()
+		smaller = s.smaller(opened.rings)
+	}
+	return smaller, nil
+}
+
 // ample is a size of rings that the number of CPUs makes no smaller. No limit of locked memory need be raised for it.
 const ample = 256 << 10
 

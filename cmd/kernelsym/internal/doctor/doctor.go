@@ -9,6 +9,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
@@ -81,7 +83,7 @@ func Run(ctx context.Context, o Options) Report {
 	everything.Locate = o.Locate
 	return run(ctx, &machine{
 		procfs: o.Procfs, sysfs: o.Sysfs, own: "/proc", packs: o.Packs, locate: o.Locate, metrics: o.Metrics, version: o.Version, pace: usualPace,
-		kernel: running{sysfs: o.Sysfs}, sources: sources.ListLocating(everything, directory(o.Packs)),
+		kernel: running{o.Procfs, o.Sysfs}, sources: sources.ListLocating(everything, directory(o.Packs)),
 	})
 }
 
@@ -110,6 +112,7 @@ type state struct {
 	programs  int   // number of BPF programs
 	listed    error // the error of listing BPF programs
 	events    error // the error of receiving kobject events
+	waits     error // the error of recording waits, or why more of them may be lost
 	noModules error // why it is not known which modules are loaded
 	sandbox   bool  // whether this process is in a sandbox with a kernel of its own
 	wanted    []right
@@ -122,6 +125,7 @@ type state struct {
 // kernel makes the same system calls as the sources.
 type kernel interface {
 	recordSymbols() error           // with perf events
+	recordWaits() error             // beside these; wraps kernelstack.ErrRings if the rings are smaller than they were meant to be
 	listPrograms() (n int, _ error) // BPF programs
 	receiveEvents() error           // kobject events
 	clocks() (boot, offset int64)   // in nanoseconds; offset plus boot is Unix time
@@ -139,12 +143,13 @@ func run(ctx context.Context, m *machine) Report {
 	m.details = Details{Environment: readEnvironment(m), Builds: []Build{}, Programs: make(map[string]int)}
 	m.rights = readRights(m.settings)
 	m.records, m.events = m.kernel.recordSymbols(), m.kernel.receiveEvents()
+	m.waits = m.kernel.recordWaits()
 	m.programs, m.listed = m.kernel.listPrograms()
 	r := Report{Result: OK, Procfs: m.procfs, Sysfs: m.sysfs}
 	for _, check := range []func(*machine) []Finding{
 		checkUser, checkKernel, checkWhoseKernel, checkUserNamespace, checkBuildID,
 		checkPointers, checkLockdown, checkParanoia,
-		checkPerf, checkBPF, checkEvents, checkModules, checkClocks,
+		checkPerf, checkWaits, checkBPF, checkEvents, checkModules, checkClocks,
 		func(m *machine) []Finding { return checkSymbols(ctx, m) }, checkBlindTime, checkNameless, checkPacks,
 		func(m *machine) []Finding { return checkDelivery(ctx, m) }, checkCapabilities,
 	} {
@@ -186,7 +191,7 @@ func rank(f Finding) int {
 }
 
 // running is the running kernel.
-type running struct{ sysfs string }
+type running struct{ procfs, sysfs string }
 
 func (k running) recordSymbols() error {
 	reader, err := perfring.Open(perfring.SymbolOptions(k.sysfs))
@@ -194,6 +199,17 @@ func (k running) recordSymbols() error {
 		return err
 	}
 	return reader.Close()
+}
+
+// recordWaits opens the rings of a collector, in the order in which it opens them.
+func (k running) recordWaits() error {
+	symbols, err := perfring.Open(perfring.SymbolOptions(k.sysfs))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = symbols.Close() }()
+	smaller, err := kernelstack.TryRings(k.procfs, k.sysfs)
+	return cmp.Or(err, smaller)
 }
 
 // listPrograms returns the number of programs. It also asks for the first program, since the kernel

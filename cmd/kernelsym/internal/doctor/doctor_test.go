@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,7 +15,9 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/procfs"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
@@ -169,6 +172,23 @@ func TestFindings(t *testing.T) {
 			}},
 			code: 1,
 		},
+		"little memory for waits": {
+			files: map[string]string{
+				"proc/self/status":                    withCapabilities(syslog, perfmon, sysAdmin),
+				"proc/self/limits":                    "Max locked memory         8388608              8388608              bytes     \n",
+				"proc/sys/kernel/perf_event_mlock_kb": "516",
+			},
+			kernel: fake{waits: fmt.Errorf("%w: each CPU's ring buffer has 128 KiB, not 256 KiB (limits): %w", kernelstack.ErrRings, perfring.ErrMemory)},
+			want: Finding{
+				Check: "off-CPU time", Level: Note, Found: "128 KiB, not 256 KiB (limits): not permitted to lock memory for the ring buffers",
+				Remedy: []string{"raise RLIMIT_MEMLOCK (now 8388608 bytes): LimitMEMLOCK=", "or for all users (now 516): sysctl"},
+			},
+		},
+		"no waits": {
+			kernel: fake{waits: procfs.ErrPIDNamespace},
+			want:   Finding{Check: "off-CPU time", Level: Note, Found: "off_cpu does not work here: this process must be in the initial PID namespace"},
+		},
+		"waits": {want: Finding{Check: "off-CPU time", Level: OK, Found: "no limit makes its ring buffers (256 KiB) smaller"}},
 		"no files": {
 			kernel: fake{record: perfring.ErrFiles},
 			want:   Finding{Check: "perf events", Level: Warn, Remedy: []string{"LimitNOFILE="}},

@@ -26,12 +26,14 @@ import (
 // fake is a kernel with the answers that a test gives it.
 type fake struct {
 	record, list, receive error
+	waits                 error
 	hidden                error     // of the source of BPF functions alone
 	started               time.Time // by the wall clock
 	nameless              bool      // the kernel may have no name for its program
 }
 
 func (f fake) recordSymbols() error           { return f.record }
+func (f fake) recordWaits() error             { return f.waits }
 func (f fake) listPrograms() (n int, _ error) { return 3, f.list }
 func (f fake) receiveEvents() error           { return f.receive }
 func (f fake) clocks() (boot, offset int64)   { return int64(90 * time.Minute), f.started.UnixNano() }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
 )
 
 // perfCheck names the check of whether records of loads and unloads can be received.
@@ -31,6 +32,25 @@ func checkPerf(m *machine) []Finding {
 		f.Lost = lost["bpf"].all
 	}
 	return []Finding{f}
+}
+
+// waitsCheck names the check of whether off-CPU time can be sampled, and how large its rings are.
+const waitsCheck = "off-CPU time"
+
+// checkWaits must run after checkPerf. Off-CPU time is not sampled unless the operator wants it, so nothing is lost yet.
+func checkWaits(m *machine) []Finding {
+	switch err := m.waits; {
+	case m.records != nil: // checkPerf says why
+		return nil
+	case errors.Is(err, kernelstack.ErrRings):
+		return []Finding{{Check: waitsCheck, Level: Note, Found: "with off_cpu: " + err.Error(), Remedy: m.remedies(err)}}
+	case err != nil:
+		return []Finding{{Check: waitsCheck, Level: Note, Found: "off_cpu does not work here: " + err.Error(), Remedy: m.remedies(err)}}
+	}
+	return []Finding{{
+		Check: waitsCheck, Level: OK,
+		Found: fmt.Sprintf("off_cpu works here; no limit makes its ring buffers (%d KiB) smaller", kernelstack.DefaultSwitchBuffer>>10),
+	}}
 }
 
 // programsCheck names the check of whether BPF programs can be listed.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/internal/locate"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/uevent"
@@ -63,7 +64,9 @@ func (m *machine) remedies(err error) (lines []string) {
 		add("make the pack again, from the image that this machine booted; a livepatch, or a program that traces these functions, has the same effect")
 	}
 	if errors.Is(err, perfring.ErrMemory) {
-		add(m.grant(ipcLock, "")...)
+		if !errors.Is(err, kernelstack.ErrRings) { // smaller rings are no reason for another right
+			add(m.grant(ipcLock, "")...)
+		}
 		or("raise RLIMIT_MEMLOCK (now " + m.lockedMemory() + ")" + ": LimitMEMLOCK= in a systemd unit, ulimit -l in a shell")
 		kilobytes, _ := m.sysctl("kernel.perf_event_mlock_kb")
 		or("for all users" + fmt.Sprintf(" (now %d)", kilobytes) + ": " + sysctlRemedy("kernel.perf_event_mlock_kb", max(2048, 2*kilobytes)))
