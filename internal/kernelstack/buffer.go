@@ -4,6 +4,7 @@ package kernelstack
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,9 +22,10 @@ const (
 	SwitchBuffers       = 16 << 20 // of all CPUs: 50,000 switches, which take ten times as much memory when all are read at once
 )
 
-// TryRings opens rings of the default sizes, as the receiver does, and closes them. smaller wraps ErrRings if those of context
-// switches are smaller than they were meant to be. The error says why rings cannot be opened.
-func TryRings(procfs, sysfs string) (smaller, err error) {
+// TryRings opens rings of the default sizes, in the order of the receiver, and closes them. less wraps ErrRings if those of context
+// switches are smaller than they were meant to be, and ErrNames if there are none for names. The error says why rings cannot be
+// opened.
+func TryRings(procfs, sysfs string) (less, err error) {
 	const frequency = 1 // which any machine allows
 	running := Options{Threads: Running{Event: EventClock, Frequency: frequency, Idle: true}, Buffer: DefaultBuffer}
 	waiting := Options{
@@ -41,9 +43,9 @@ func TryRings(procfs, sysfs string) (smaller, err error) {
 			return nil, err
 		}
 		defer func() { _ = opened.rings.Close() }()
-		smaller = s.smaller(opened.rings)
+		less = errors.Join(opened.nameless, s.smaller(opened.rings))
 	}
-	return smaller, nil
+	return less, nil
 }
 
 // ample is a size of rings that the number of CPUs makes no smaller. No limit of locked memory need be raised for it.

@@ -116,7 +116,7 @@ type Message struct {
 	Unknown     Unknown             // waits left out because they are not certain
 	Paused      time.Duration       // the time before Start in which nothing was recorded, because of too many switches
 	CPUs        []int               // the CPUs sampled last
-	Tasks       int                 // number of threads of Waiting.Tasks when recording began; 0 if all threads are recorded
+	Tasks       *int                // number of threads of Waiting.Tasks when recording began; nil if all threads are recorded
 	Start, End  time.Time           // End is not part of the interval
 }
 

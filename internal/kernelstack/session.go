@@ -100,8 +100,6 @@ func (s *session) run(ctx context.Context) error {
 		}
 		err = errors.Join(err, s.add(ctx, s.rings.Poll()))
 		switch now := time.Now(); {
-		case errors.Is(err, perfring.ErrTasks): // there are more threads, or CPUs, than when the session began
-			err = errOutdated
 		case err != nil:
 		case s.isOutdated():
 			err = errOutdated
@@ -109,6 +107,9 @@ func (s *session) run(ctx context.Context) error {
 			err = s.pause(ctx)
 		case !now.Before(s.flush):
 			err = s.endInterval(ctx, s.rings.Poll)
+		}
+		if errors.Is(err, perfring.ErrTasks) { // there are more threads, or CPUs, than when the session began
+			err = errOutdated
 		}
 		if err != nil {
 			_ = s.endInterval(ctx, s.rings.Flush) // nothing follows
@@ -183,6 +184,9 @@ func (s *session) pause(ctx context.Context) error {
 	s.sampler.begin(s.since)
 	s.out.resume(timeOf(s.since))
 	s.beginInterval()
+	if err == nil && s.out.counts.Tasks != nil { // the kernel may have ended events of a thread that goes on
+		err = errOutdated
+	}
 	return err
 }
 

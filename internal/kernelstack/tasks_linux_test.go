@@ -75,14 +75,14 @@ func TestBusyMachine(t *testing.T) {
 	waits := 0
 	for _, w := range realWaits(t, sent) {
 		require.Equal(t, tid, w.tid, "only its thread is recorded: %+v", w)
-		if w.waited > 4*time.Millisecond { // the timer starts before the thread leaves the CPU
+		if w.how == voluntary {
 			waits++
 		}
 	}
 	for _, m := range sent {
-		assert.Equal(t, []int{0, 0, 1}, []int{int(m.Lost), m.Unknown.All(), m.Tasks})
+		assert.Equal(t, []int{0, 0, 1}, []int{int(m.Lost), m.Unknown.All(), *m.Tasks})
 	}
-	assert.GreaterOrEqual(t, waits, naps)
+	assert.GreaterOrEqual(t, waits, naps/2, "a timer can end before the thread has left the CPU")
 	assert.Positive(t, naps)
 
 	threads.Tasks = nil
@@ -90,7 +90,7 @@ func TestBusyMachine(t *testing.T) {
 	lost := uint64(0)
 	for _, m := range waitsWhile(t, o, func() { alternate(t, time.Second) }) {
 		lost += m.Lost
-		assert.Zero(t, m.Tasks)
+		assert.Nil(t, m.Tasks)
 	}
 	t.Logf("%d turns of others; with events of the whole machine, %d records were lost", turns, lost)
 	assert.Positive(t, lost, "the machine is not busy enough")
@@ -149,6 +149,7 @@ func TestFewTasks(t *testing.T) {
 // TestProgramThatMayNotBeRead has a process run a program that its user may not read. Then the kernel ends the events of the
 // process, and the sampler opens them again.
 func TestProgramThatMayNotBeRead(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedThreadEvents(t)
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user: not tested")

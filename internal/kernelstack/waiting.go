@@ -62,7 +62,7 @@ func (w Waiting) methods(o *Options, cgroups bool) ([]method, error) {
 			name: "wait", event: event, kind: kindOfWaits, missing: Missing{Scheduler: whole}, hidden: hidden,
 			sampler: func(out *outbox) threadSampler {
 				return &waiting{
-					out: out, waits: newWaits(w.Threshold, &out.counts), scheduler: scheduler, core: core,
+					out: out, waits: newWaits(w.Threshold, event.Tasks == nil, &out.counts), scheduler: scheduler, core: core,
 					maxSwitches: w.MaxSwitches, procfs: o.Procfs, before: w.Before, canEnd: event.Tasks != nil,
 				}
 			},

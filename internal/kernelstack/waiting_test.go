@@ -545,7 +545,7 @@ func TestWithoutScheduler(t *testing.T) {
 
 // TestWaitsAreBounded has more threads wait than the sampler remembers.
 func TestWaitsAreBounded(t *testing.T) {
-	w := newWaits(0, new(Message))
+	w := newWaits(0, true, new(Message))
 	for tid := range uint32(maxThreads + 10) {
 		for _, r := range blocks(0, tid+1, 100) {
 			w.note(&r)
@@ -554,6 +554,19 @@ func TestWaitsAreBounded(t *testing.T) {
 	assert.Len(t, w.open, maxThreads)
 	assert.Equal(t, Unknown{Threads: 10}, w.counts.Unknown)
 	assert.Equal(t, 10, w.counts.Unknown.All())
+}
+
+// TestExecveOfARecordedProcess has the first thread of a process end while another calls execve, gets its number, and waits. With
+// events of these threads alone, the first one has no last switch that could pass for that wait.
+func TestExecveOfARecordedProcess(t *testing.T) {
+	for _, exits := range []bool{false, true} {
+		w := newWaits(0, exits, new(Message))
+		for _, r := range append([]perfring.Record{{Type: perfring.TypeExit, Time: 50, PID: 1, TID: 1}}, blocks(0, 1, 100)...) {
+			w.note(&r)
+		}
+		waits := w.report(200, func(uint32) bool { return true })
+		assert.Equal(t, !exits, len(waits) == 1, "%+v", waits)
+	}
 }
 
 // TestProcessWithoutEvents verifies when a new session is needed because the kernel has ended the events of a process that goes

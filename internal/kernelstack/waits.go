@@ -22,7 +22,7 @@ type waits struct {
 	threshold int64 // in nanoseconds; shorter waits are not reported
 
 	leaving map[uint32]perfring.Record // by CPU: the sample that its next switch belongs to
-	exiting map[uint32]uint32          // by CPU: the thread that runs there, and is about to end
+	exiting map[uint32]uint32          // by CPU: the thread that runs there, and is about to end; nil if no record follows that
 	open    map[uint32]wait            // by thread id: waits that have not ended
 	blocked blocked                    // threads that may have waited since recording began
 	done    []interval                 // waits that have ended, but are not confirmed yet
@@ -67,12 +67,16 @@ func (u *Unknown) in(blind perfring.Interval) *int {
 	return &u.Blind
 }
 
-// newWaits returns waits of no thread yet. It counts those that it leaves out in a message.
-func newWaits(threshold time.Duration, counts *Message) *waits {
-	return &waits{
-		threshold: threshold.Nanoseconds(), counts: counts,
-		leaving: make(map[uint32]perfring.Record), exiting: make(map[uint32]uint32), open: make(map[uint32]wait),
+// newWaits returns waits of no thread yet. It counts those that it leaves out in a message. exits says that a thread which ends
+// has a last switch after its TypeExit.
+func newWaits(threshold time.Duration, exits bool, counts *Message) *waits {
+	w := &waits{
+		threshold: threshold.Nanoseconds(), counts: counts, leaving: make(map[uint32]perfring.Record), open: make(map[uint32]wait),
 	}
+	if exits {
+		w.exiting = make(map[uint32]uint32)
+	}
+	return w
 }
 
 // note applies a record. If the record ends a wait that is long enough, it returns the wait. Call it for each record of a
@@ -90,7 +94,9 @@ func (w *waits) note(r *perfring.Record) (ended wait, ok bool) {
 	case perfring.TypeFork: // the thread that had this number does not return
 		delete(w.open, r.TID)
 	case perfring.TypeExit:
-		w.exiting[r.CPU] = r.TID
+		if w.exiting != nil {
+			w.exiting[r.CPU] = r.TID
+		}
 	default:
 	}
 	return wait{}, false

@@ -110,7 +110,7 @@ type Switches struct {
 
 	// Tasks lists the threads whose switches are recorded, as they are at the time of the call; nil records all threads. Events
 	// are opened for these threads alone, one on each CPU, and they have a ring on each CPU in common. A thread has no records
-	// from its TypeExit on, so its last switch is missing. Tasks is called again after the events of a CPU were opened, and
+	// from its TypeExit on, so its last switch is missing, and what it waits for as it ends. Tasks is called again after the events of a CPU were opened, and
 	// whenever rings are opened. Its error should wrap ErrTasks.
 	Tasks func() ([]Task, error)
 }

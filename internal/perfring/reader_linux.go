@@ -229,14 +229,18 @@ func (r *Reader) CPUs() []int {
 }
 
 // Tasks returns the number of threads whose events were opened on a CPU, at most, not counting those that these threads have
-// made since. It is 0 without [Switches.Tasks].
-func (r *Reader) Tasks() (n int) {
+// made since. It is nil without [Switches.Tasks].
+func (r *Reader) Tasks() *int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if tasksOf(r.state.main.opts.Event) == nil {
+		return nil
+	}
+	n := 0
 	for _, g := range r.state.main.rings {
 		n = max(n, len(g.tasks))
 	}
-	return n
+	return &n
 }
 
 // Close stops recording and frees the rings. It interrupts Wait. A second call does nothing.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +24,9 @@ func withoutRecords(attr unix.PerfEventAttr) unix.PerfEventAttr {
 	return attr
 }
 
+// whileMade is far longer than it takes from when a thread inherits to when it can be listed.
+const whileMade = 2 * time.Millisecond
+
 // maxOpens is how often openTasks tries to open the events of threads that make new ones.
 const maxOpens = 20
 
@@ -38,7 +42,8 @@ const maxOpens = 20
 //	second list               A B C
 //
 // Nothing tells B and C apart. If there are new threads, all events are closed, also those that were inherited, and opened for
-// the threads of the second list.
+// the threads of the second list. A thread that is being made inherits before it can be listed (copy_process in kernel/fork.c),
+// so the second list comes after a pause.
 func openTasks(list func() ([]Task, error), attr *unix.PerfEventAttr, cpu, ring int) (fds []int, err error) {
 	threads, err := list()
 	for range maxOpens {
@@ -47,6 +52,9 @@ func openTasks(list func() ([]Task, error), attr *unix.PerfEventAttr, cpu, ring 
 		}
 		if fds, err = openEach(threads, attr, cpu, ring); err != nil {
 			return nil, err
+		}
+		if slices.ContainsFunc(threads, func(t Task) bool { return t.New }) {
+			time.Sleep(whileMade)
 		}
 		opened := threads
 		threads, err = list()

@@ -58,11 +58,19 @@ func idler(t *testing.T) uint32 {
 	return uint32(<-tid)
 }
 
+// assertTasks verifies the number of threads that are recorded.
+func assertTasks(t *testing.T, want int, r *Reader) {
+	t.Helper()
+	if n := r.Tasks(); assert.NotNil(t, n) {
+		assert.Equal(t, want, *n)
+	}
+}
+
 // TestTasks verifies that nothing is recorded but what one thread does.
 func TestTasks(t *testing.T) {
 	recorded, other := idler(t), idler(t)
 	r := open(t, switchesOf(func() ([]Task, error) { return []Task{{TID: recorded}}, nil }))
-	assert.Equal(t, 1, r.Tasks())
+	assertTasks(t, 1, r)
 	nap(t, 20)
 	ins := 0
 	for _, rec := range readUntil(t, r, func(rec Record) bool { return rec.Switch == SwitchIn }) {
@@ -73,7 +81,7 @@ func TestTasks(t *testing.T) {
 		}
 	}
 	assert.Positive(t, ins)
-	assert.Zero(t, open(t, switches()).Tasks(), "all threads are recorded")
+	assert.Nil(t, open(t, switches()).Tasks(), "all threads are recorded")
 }
 
 // TestNewThreads verifies that threads which a recorded process makes are recorded from their beginning to their end, and that
@@ -81,7 +89,7 @@ func TestTasks(t *testing.T) {
 func TestNewThreads(t *testing.T) {
 	kerneltest.NeedThreadEvents(t)
 	r := open(t, switchesOf(ownThreads))
-	child := exec.CommandContext(t.Context(), "/bin/sleep", "0.01")
+	child := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^$")
 	require.NoError(t, child.Run())
 	tid := nap(t, 20)
 	types, forked := map[Type]int{}, map[uint32]bool{}
@@ -115,7 +123,7 @@ func TestThreadsBornWhileOpening(t *testing.T) {
 		}
 		return list, nil
 	}))
-	assert.Equal(t, 2, r.Tasks())
+	assertTasks(t, 2, r)
 	running := map[uint32]bool{}
 	ins := map[uint32]int{}
 	for _, rec := range readUntil(t, r, func(rec Record) bool {
@@ -154,7 +162,7 @@ func TestThreadsThatCannotBeOpened(t *testing.T) {
 
 	ended := nap(t, 1)
 	r := open(t, switchesOf(func() ([]Task, error) { return []Task{{TID: ended}}, nil }))
-	assert.Zero(t, r.Tasks())
+	assertTasks(t, 0, r)
 	nap(t, 20)
 	assert.Empty(t, r.Flush().Records)
 }

@@ -208,8 +208,8 @@ func (k running) recordWaits() error {
 		return err
 	}
 	defer func() { _ = symbols.Close() }()
-	smaller, err := kernelstack.TryRings(k.procfs, k.sysfs)
-	return cmp.Or(err, smaller)
+	less, err := kernelstack.TryRings(k.procfs, k.sysfs)
+	return cmp.Or(err, less)
 }
 
 // listPrograms returns the number of programs. It also asks for the first program, since the kernel

@@ -42,7 +42,7 @@ func checkWaits(m *machine) []Finding {
 	switch err := m.waits; {
 	case m.records != nil: // checkPerf says why
 		return nil
-	case errors.Is(err, kernelstack.ErrRings):
+	case errors.Is(err, kernelstack.ErrRings), errors.Is(err, kernelstack.ErrNames):
 		return []Finding{{Check: waitsCheck, Level: Note, Found: "with off_cpu: " + err.Error(), Remedy: m.remedies(err)}}
 	case err != nil:
 		return []Finding{{Check: waitsCheck, Level: Note, Found: "off_cpu does not work here: " + err.Error(), Remedy: m.remedies(err)}}

@@ -55,8 +55,8 @@ func (l *losses) problems(last *live.Batch, elapsed time.Duration) (lines []stri
 
 // recorded says which threads have events of their own, if only those are recorded.
 func recorded(b *live.Batch) []string {
-	if b.Recorded == 0 {
+	if b.Recorded == nil {
 		return nil
 	}
-	return []string{"Events of " + plural.Of(b.Recorded, "thread") + "."}
+	return []string{"Events of " + plural.Of(*b.Recorded, "thread") + "."}
 }

@@ -244,12 +244,13 @@ func TestTies(t *testing.T) {
 func TestRecordedThreads(t *testing.T) {
 	b := batchOf(0, wait{tid: 10, stack: stack(leaf, root)})
 	const line, whole = "Events of 12 threads.", "Events of the whole machine were recorded: too many"
+	number := 12
 	for _, c := range []struct {
-		recorded int
+		recorded *int
 		others   error
 		want     []string
 	}{
-		{0, nil, nil}, {12, nil, []string{line}}, {0, errors.New("too many"), []string{whole}},
+		{nil, nil, nil}, {&number, nil, []string{line}}, {nil, errors.New("too many"), []string{whole}},
 	} {
 		b.Recorded, b.Others = c.recorded, c.others
 		functions, groups := NewFunctions(WaitTime, 0, BySelf), NewGroups(WaitTime, ByThread, 0, procname.Names{})
@@ -265,7 +266,7 @@ func TestRecordedThreads(t *testing.T) {
 			assert.Equal(t, c.want, found)
 		}
 		f, g := functions.JSON(0).(JSON), groups.JSON(0).(GroupsJSON)
-		assert.Equal(t, []int{c.recorded, c.recorded}, []int{f.Recorded, g.Recorded})
+		assert.Equal(t, []*int{c.recorded, c.recorded}, []*int{f.Recorded, g.Recorded})
 		if c.others != nil {
 			assert.Equal(t, [][]string{{whole}, {whole}}, [][]string{f.Problems, g.Problems})
 		}

@@ -228,7 +228,7 @@ func TestProcessThatStartsThreads(t *testing.T) {
 	tid := uint32(0)
 	run(t, o, func(b *Batch) bool {
 		require.NoError(t, b.Others)
-		require.Positive(t, b.Recorded)
+		require.Positive(t, *b.Recorded)
 		if tid == 0 {
 			tid = startThread(func() {
 				for range 10 {
@@ -267,7 +267,7 @@ func TestThreadThatEnds(t *testing.T) {
 	ended, empty := false, 0
 	run(t, o, func(b *Batch) bool {
 		require.NoError(t, b.Others)
-		assert.Equal(t, 1, b.Recorded)
+		assert.Equal(t, 1, *b.Recorded)
 		assert.Zero(t, b.LostWaits)
 		samples := 0
 		eachSample(b, func(*rewrite.Named, *rewrite.NamedSample) { samples++ })
@@ -281,7 +281,7 @@ func TestThreadThatEnds(t *testing.T) {
 		return empty < 2
 	})
 	run(t, o, func(b *Batch) bool {
-		assert.Zero(t, b.Recorded)
+		assert.Zero(t, *b.Recorded, "it has ended")
 		return false
 	})
 }
@@ -312,7 +312,7 @@ func TestNewThreadsAllTheTime(t *testing.T) {
 	})
 	o.Filter.PIDs = []uint32{uint32(os.Getpid())}
 	run(t, o, func(b *Batch) bool {
-		require.NotEqual(t, b.Recorded > 0, b.Others != nil)
+		require.NotEqual(t, b.Recorded != nil, b.Others != nil)
 		if b.Others != nil {
 			require.ErrorIs(t, b.Others, perfring.ErrTasks)
 		}
