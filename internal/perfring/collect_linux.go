@@ -64,7 +64,9 @@ func (s *stream) take(horizon int64) (read stream) {
 		return cmp.Compare(rec.Time, t)
 	})
 	read = stream{records: sorted[:n:n], blind: s.blind, lost: s.lost}
-	s.records, s.spare = append(other[:0], sorted[n:]...), sorted[:0]
+	held := other[:0]
+	held = append(held, sorted[n:]...)
+	s.records, s.spare = held, sorted[:0]
 	if cap(sorted) > maxKept {
 		s.records, s.spare = slices.Clone(s.records), nil
 	}

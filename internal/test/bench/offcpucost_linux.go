@@ -254,5 +254,5 @@ func move(from, to int) error {
 // sleep waits for an event of an epoll file that has none, for some milliseconds.
 func sleep(file int, pause time.Duration) {
 	const nowhere = 1 // where the event would be written
-	unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(file), nowhere, 1, uintptr(pause.Milliseconds()), 0, 0)
+	_, _, _ = unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(file), nowhere, 1, uintptr(pause.Milliseconds()), 0, 0)
 }
