@@ -54,7 +54,7 @@ func (*Reader) Resume() error { return ErrUnsupported }
 func (*Reader) CPUs() []int { return nil }
 
 // Tasks is never called: there is no Reader.
-func (*Reader) Tasks() int { return 0 }
+func (*Reader) Tasks() *int { return nil }
 
 // BytesPerCPU is never called: there is no Reader.
 func (*Reader) BytesPerCPU() (int, error) { return 0, ErrUnsupported }

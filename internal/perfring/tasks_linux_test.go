@@ -161,6 +161,7 @@ func TestThreadsThatCannotBeOpened(t *testing.T) {
 	assert.Equal(t, files, kerneltest.OpenFiles(t))
 
 	ended := nap(t, 1)
+	require.Eventually(t, func() bool { return unix.Kill(int(ended), 0) == unix.ESRCH }, time.Minute, time.Millisecond)
 	r := open(t, switchesOf(func() ([]Task, error) { return []Task{{TID: ended}}, nil }))
 	assertTasks(t, 0, r)
 	nap(t, 20)
