@@ -26,8 +26,13 @@ func nap(t *testing.T, times int) (tid uint32) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocks
-		tid = uint32(unix.Gettid())
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() { // the first thread never ends
+			tid = nap(t, times)
+			runtime.UnlockOSThread()
+			return
+		}
+		tid = uint32(unix.Gettid()) // it never unlocks: the thread ends with the goroutine
 		for range times {
 			pause := unix.NsecToTimespec(int64(time.Millisecond))
 			_ = unix.Nanosleep(&pause, nil) // an interrupted one is a switch, too

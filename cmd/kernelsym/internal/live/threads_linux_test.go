@@ -41,12 +41,17 @@ func waitOptions(t *testing.T) Options {
 	return o
 }
 
-// startThread runs a function on a thread of its own. The function ends the thread.
+// startThread runs a function on a thread of its own, which ends with it.
 func startThread(work func()) (tid uint32) {
 	started := make(chan int)
 	go func() {
-		runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
-		started <- unix.Gettid()
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() { // the first thread never ends
+			started <- int(startThread(work))
+			runtime.UnlockOSThread()
+			return
+		}
+		started <- unix.Gettid() // it never unlocks: the thread ends with the goroutine
 		work()
 	}()
 	return uint32(<-started)
