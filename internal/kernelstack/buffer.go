@@ -22,9 +22,9 @@ const (
 	SwitchBuffers       = 16 << 20 // of all CPUs: 50,000 switches, which take ten times as much memory when all are read at once
 )
 
-// TryRings opens rings of the default sizes, in the order of the receiver, and closes them. less wraps ErrRings if those of context
-// switches are smaller than they were meant to be, and ErrNames if there are none for names. The error says why rings cannot be
-// opened.
+// TryRings opens rings of the default sizes, in the order of the receiver, and closes them. less wraps ErrRings if the rings for
+// context switches are smaller than they were meant to be, and ErrNames if there are none for names. The error says why rings
+// cannot be opened.
 func TryRings(procfs, sysfs string) (less, err error) {
 	const frequency = 1 // which any machine allows
 	running := Options{Threads: Running{Event: EventClock, Frequency: frequency, Idle: true}, Buffer: DefaultBuffer}

@@ -96,6 +96,40 @@ func TestBusyMachine(t *testing.T) {
 	assert.Positive(t, lost, "the machine is not busy enough")
 }
 
+// TestPauseOfTasks has one thread switch too often. A pause can hide that the kernel ends its events, so a new session follows.
+func TestPauseOfTasks(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	if err := procfs.CheckInitialPIDNamespace("/proc"); err != nil {
+		t.Skipf("%v: off-CPU time is not tested", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	sleeper, ended := make(chan int, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		onThread(func() {
+			sleeper <- unix.Gettid()
+			for ctx.Err() == nil {
+				pause := unix.NsecToTimespec(int64(time.Millisecond))
+				_ = unix.Nanosleep(&pause, nil)
+			}
+		})
+	}()
+	defer func() { cancel(); <-ended }()
+	tid := uint32(<-sleeper)
+	o := waitOptions()
+	o.Interval = 100 * time.Millisecond
+	o.Threads = Waiting{MaxSwitches: 10, Tasks: func() ([]perfring.Task, error) { return []perfring.Task{{TID: tid}}, nil }}
+	sessions, paused := 0, time.Duration(0)
+	sampler := Sampler{Options: o, Started: func(string, Missing) { sessions++ }}
+	sampler.Send = func(_ context.Context, m *Message) {
+		if paused += m.Paused; sessions > 1 {
+			cancel()
+		}
+	}
+	require.ErrorIs(t, sampler.Run(ctx), context.Canceled)
+	assert.Positive(t, paused)
+}
+
 // TestAllThreads verifies that all threads are recorded, for a reason, if single threads cannot be.
 func TestAllThreads(t *testing.T) {
 	kerneltest.NeedPerf(t)

@@ -559,13 +559,13 @@ func TestWaitsAreBounded(t *testing.T) {
 // TestExecveOfARecordedProcess has the first thread of a process end while another calls execve, gets its number, and waits. With
 // events of these threads alone, the first one has no last switch that could pass for that wait.
 func TestExecveOfARecordedProcess(t *testing.T) {
-	for _, exits := range []bool{false, true} {
-		w := newWaits(0, exits, new(Message))
+	for _, lastSwitch := range []bool{false, true} {
+		w := newWaits(0, lastSwitch, new(Message))
 		for _, r := range append([]perfring.Record{{Type: perfring.TypeExit, Time: 50, PID: 1, TID: 1}}, blocks(0, 1, 100)...) {
 			w.note(&r)
 		}
 		waits := w.report(200, func(uint32) bool { return true })
-		assert.Equal(t, !exits, len(waits) == 1, "%+v", waits)
+		assert.Equal(t, !lastSwitch, len(waits) == 1, "%+v", waits)
 	}
 }
 

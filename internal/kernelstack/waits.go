@@ -67,13 +67,13 @@ func (u *Unknown) in(blind perfring.Interval) *int {
 	return &u.Blind
 }
 
-// newWaits returns waits of no thread yet. It counts those that it leaves out in a message. exits says that a thread which ends
+// newWaits returns waits of no thread yet. It counts in a message what it leaves out. lastSwitch says that a thread which ends
 // has a last switch after its TypeExit.
-func newWaits(threshold time.Duration, exits bool, counts *Message) *waits {
+func newWaits(threshold time.Duration, lastSwitch bool, counts *Message) *waits {
 	w := &waits{
 		threshold: threshold.Nanoseconds(), counts: counts, leaving: make(map[uint32]perfring.Record), open: make(map[uint32]wait),
 	}
-	if exits {
+	if lastSwitch {
 		w.exiting = make(map[uint32]uint32)
 	}
 	return w

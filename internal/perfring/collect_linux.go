@@ -59,14 +59,16 @@ func (s *state) batch(at, horizon int64) Batch {
 
 // take removes and returns what was read, except for records from the horizon on. The records are valid until the next call.
 func (s *stream) take(horizon int64) (read stream) {
-	sorted, other := sortByTime(s.records, s.spare)
+	clear(s.spare) // the batch before is over: its stacks may go
+	sorted, other := sortByTime(s.records, s.spare[:0])
 	n, _ := slices.BinarySearchFunc(sorted, horizon, func(rec Record, t int64) int {
 		return cmp.Compare(rec.Time, t)
 	})
 	read = stream{records: sorted[:n:n], blind: s.blind, lost: s.lost}
 	held := other[:0]
 	held = append(held, sorted[n:]...)
-	s.records, s.spare = held, sorted[:0]
+	clear(other[min(len(held), len(other)):])
+	s.records, s.spare = held, sorted
 	if cap(sorted) > maxKept {
 		s.records, s.spare = slices.Clone(s.records), nil
 	}
@@ -78,8 +80,8 @@ func (s *stream) take(horizon int64) (read stream) {
 // second, if they are read five times a second.
 const maxKept = 1 << 16
 
-// sortByTime sorts records, those of the same time as they were. It uses the memory of another slice, and returns that, too. A
-// ring nearly always has its records in order, so they are a few runs that are sorted already, and are merged.
+// sortByTime sorts records by time, and keeps the order of equal times. It uses the memory of another slice, and returns that,
+// too. A ring nearly always has its records in order, so they are a few runs that are sorted already, and are merged.
 func sortByTime(records, spare []Record) (sorted, other []Record) {
 	for {
 		if _, rest := cutRun(records); len(rest) == 0 {
@@ -105,7 +107,7 @@ func cutRun(records []Record) (run, rest []Record) {
 	return records[:n], records[n:]
 }
 
-// merge appends the records of two sorted runs. Of records with the same time, those of a come first.
+// merge appends the records of two sorted runs. At equal times, a comes first.
 func merge(to, a, b []Record) []Record {
 	for len(a) > 0 && len(b) > 0 {
 		if b[0].Time < a[0].Time {

@@ -108,10 +108,10 @@ func (Sampling) refused() error { return ErrRate }
 type Switches struct {
 	Cgroups bool // as in [Sampling]
 
-	// Tasks lists the threads whose switches are recorded, as they are at the time of the call; nil records all threads. Events
-	// are opened for these threads alone, one on each CPU, and they have a ring on each CPU in common. A thread has no records
-	// from its TypeExit on, so its last switch is missing, and what it waits for as it ends. Tasks is called again after the events of a CPU were opened, and
-	// whenever rings are opened. Its error should wrap ErrTasks.
+	// Tasks lists the threads to record, as they are at the time of the call; nil records all threads. Events are opened for
+	// these threads alone, one on each CPU, and the events of a CPU share its ring. A thread has no records after its TypeExit,
+	// so its last switch and its waits while it ends are missing. Tasks is called again after the events of a CPU were opened,
+	// and whenever rings are opened. Its error should wrap ErrTasks.
 	Tasks func() ([]Task, error)
 }
 
@@ -119,7 +119,7 @@ type Switches struct {
 type Task struct {
 	TID uint32
 
-	// New also records the threads that the thread makes in its process, and those that they make. It needs Linux 5.13.
+	// New also records the threads that this one makes in its process, and their own new threads. It needs Linux 5.13.
 	New bool
 }
 

@@ -52,7 +52,7 @@ type stream struct {
 	opts    Options
 	rings   []*ring
 	records []Record
-	spare   []Record // memory for more
+	spare   []Record // those of the last batch; their memory is used again
 	blind   []Interval
 	lost    uint64
 }
@@ -67,8 +67,8 @@ func (s *state) streams() []*stream {
 
 // Open starts to record on all online CPUs that the options select. For each it takes one file,
 // and locked memory of BytesPerCPU, or less if LeastPerCPU allows it, and a page; and for names, another file, and their BytesPerCPU
-// and a page; and for each of [Switches.Tasks], one file. It also takes three more files, and no goroutine. Everything that happens after Open
-// is recorded. Errors that wrap an error of this package say what an operator can do.
+// and a page; and for each of [Switches.Tasks], one file. It also takes three more files, and no goroutine. Everything that
+// happens after Open is recorded. Errors that wrap an error of this package say what an operator can do.
 func Open(opts Options) (*Reader, error) {
 	if err := checkClocks(); err != nil {
 		return nil, err

@@ -58,6 +58,12 @@ func TestMemoryOfRecords(t *testing.T) {
 	}
 	next(1000) // the memory grows until it suffices
 	next(1000)
+	r.Poll()
+	for _, s := range [][]Record{r.state.main.records, r.state.main.spare} {
+		for _, rec := range s[len(s):cap(s)] {
+			assert.Zero(t, rec, "it would keep a stack in memory")
+		}
+	}
 	memory := make(map[*Record]bool)
 	for range 10 {
 		memory[&next(900)[0]] = true

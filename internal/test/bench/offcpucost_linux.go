@@ -116,13 +116,13 @@ func reportCost(load string, least []usage) {
 	}
 }
 
-// usage is what was used of a machine in a time.
+// usage is the load of a machine.
 type usage struct {
 	machine, own float64 // CPU time of everything, and of one process, in percent of a core
 	switches     float64 // a second
 }
 
-// watch runs a command, if there is one, and returns what is used while it runs, after the time that it takes to start.
+// watch runs a command, if there is one, and returns the load while it runs. The time that it takes to start does not count.
 func watch(args []string) (u usage, err error) {
 	var cmd *exec.Cmd
 	if len(args) > 0 {
@@ -154,13 +154,13 @@ func watch(args []string) (u usage, err error) {
 	}, err
 }
 
-// times is what was used so far.
+// times are counts since the start of the machine.
 type times struct {
 	idle, own time.Duration
 	switches  int
 }
 
-// timesOf reads what the machine and a command have used, and when.
+// timesOf reads the counts of the machine and of a command, and the time.
 func timesOf(cmd *exec.Cmd) (t times, at time.Duration, err error) {
 	at = wall()
 	text, err := os.ReadFile("/proc/stat")

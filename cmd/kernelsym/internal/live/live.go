@@ -73,7 +73,7 @@ type Batch struct {
 	Threshold time.Duration // of waits
 	LostWaits int           // waits that are not in Messages because records were lost
 	Paused    time.Duration // the time before Start in which nothing was sampled, because of too many context switches
-	Recorded  *int          // with a Filter of threads, the number of those whose events were opened; nil if those of all threads were
+	Recorded  *int          // the threads of the Filter whose events were opened; nil if all threads were recorded
 	Others    error         // why events of all threads were opened, despite the Filter
 
 	// With OffCPU, what /proc shows of threads, and what it does not show.

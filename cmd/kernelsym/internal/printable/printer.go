@@ -50,7 +50,10 @@ func (p *Printer) Printf(format string, args ...any) error {
 // Write prints a text that has line breaks and tabs of its own, such as an error or a table, and replaces other characters as
 // Text does. A character must not be split between two calls.
 func (p *Printer) Write(b []byte) (int, error) {
-	text := furtherLine.ReplaceAllString(replace(string(b), "\n\t"), "\n"+p.indent+"$1")
+	text := replace(string(b), "\n\t")
+	if p.indent != "" {
+		text = furtherLine.ReplaceAllString(text, "\n"+p.indent+"$1")
+	}
 	if _, err := io.WriteString(p.w, text); err != nil {
 		return 0, err
 	}

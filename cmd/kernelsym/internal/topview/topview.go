@@ -75,7 +75,7 @@ type Sampling struct {
 	Event     string `json:"event,omitempty"`
 	Frequency int    `json:"frequency,omitempty"`
 	CPUs      int    `json:"cpus,omitempty"`
-	Recorded  *int   `json:"recorded_threads,omitempty"` // threads that had events of their own; missing if events were of the whole machine
+	Recorded  *int   `json:"recorded_threads,omitempty"` // threads with events of their own; missing if the whole machine was recorded
 }
 
 // A Column is a column of a table.
