@@ -84,7 +84,7 @@ func writePackText(out *printable.Printer, p *pack.Pack) error {
 		rows.Printf("_text, _stext\t%#x, %#x\n", info.Text, info.Stext)
 	}
 	for _, s := range info.Sections {
-		rows.Printf("section\t%#x-%#x %s\n", s.Start, s.End, s.Name)
+		rows.Printf("section\t%#x-%#x %s\n", s.Range.Start, s.Range.End, s.Name)
 	}
 	return table.Flush()
 }

@@ -161,11 +161,11 @@ func TestTopBPFThatIsKilled(t *testing.T) {
 	counted := func() uint64 {
 		before, err := new(bpf.Reader).Program(id, 0)
 		require.NoError(t, err)
-		runs := before.Runs
+		runs := before.Stats.Runs
 		kerneltest.RunBPF(t, prog, 10)
 		after, err := new(bpf.Reader).Program(id, 0)
 		require.NoError(t, err)
-		return after.Runs - runs
+		return after.Stats.Runs - runs
 	}
 	ends := func() bool { return counted() == 0 } // other tests also make the kernel count for some seconds
 	require.Eventually(t, ends, 5*time.Minute, 10*time.Millisecond)

@@ -47,7 +47,7 @@ type Program struct {
 	LoadTime int64  // when loading it began, in nanoseconds of CLOCK_BOOTTIME
 	BTF      uint32 // id of its BTF object, 0 if it has none
 	Creator  uint32 // user id of the process that loaded it
-	Stats
+	Stats    Stats
 
 	Functions []Function // the main one first; none if it is not JITed
 	Lines     []Line

@@ -55,12 +55,12 @@ func (k *fakeKernel) wait(scheduler int, after uint32, functions ...string) (w W
 	for i, name := range functions {
 		at := slices.IndexFunc(k.symbols, func(s pack.Symbol) bool { return s.Name == name })
 		s := k.symbols[at]
-		w.Addresses = append(w.Addresses, k.place+uint64(s.Start+after))
+		w.Addresses = append(w.Addresses, k.place+uint64(s.Range.Start+after))
 		if i == scheduler {
 			w.Wchan = name
 		}
 		if i >= scheduler {
-			w.Frames = append(w.Frames, Frame{name, uint64(after), uint64(s.End - s.Start)})
+			w.Frames = append(w.Frames, Frame{name, uint64(after), uint64(s.Range.End - s.Range.Start)})
 		}
 	}
 	return w
@@ -223,13 +223,13 @@ func randomKernel(t testing.TB, r *rand.Rand) (k *fakeKernel, waits []Wait) {
 		scheduler := r.IntN(3)
 		for i := range scheduler + 1 + r.IntN(6) {
 			s := symbols[r.IntN(len(symbols))]
-			offset := 1 + r.Uint64N(uint64(s.End-s.Start)-1)
-			w.Addresses = append(w.Addresses, k.place+uint64(s.Start)+offset)
+			offset := 1 + r.Uint64N(uint64(s.Range.End-s.Range.Start)-1)
+			w.Addresses = append(w.Addresses, k.place+uint64(s.Range.Start)+offset)
 			if i == scheduler {
 				w.Wchan = s.Name
 			}
 			if i >= scheduler {
-				w.Frames = append(w.Frames, Frame{s.Name, offset, uint64(s.End - s.Start)})
+				w.Frames = append(w.Frames, Frame{s.Name, offset, uint64(s.Range.End - s.Range.Start)})
 			}
 		}
 		waits = append(waits, w)
@@ -295,7 +295,7 @@ var lies = map[string]func(k *fakeKernel, r *rand.Rand, w, next *Wait){
 	"a frame exchanged": func(k *fakeKernel, r *rand.Rand, w, _ *Wait) {
 		if len(w.Frames) > 0 {
 			s := k.symbols[r.IntN(len(k.symbols))]
-			w.Frames[r.IntN(len(w.Frames))] = Frame{s.Name, r.Uint64N(uint64(s.End - s.Start)), uint64(s.End - s.Start)}
+			w.Frames[r.IntN(len(w.Frames))] = Frame{s.Name, r.Uint64N(uint64(s.Range.End - s.Range.Start)), uint64(s.Range.End - s.Range.Start)}
 		}
 	},
 	"a frame lost": func(_ *fakeKernel, r *rand.Rand, w, _ *Wait) {

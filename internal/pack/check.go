@@ -17,7 +17,7 @@ func (p *Pack) check() error {
 	if err := p.info.check(); err != nil {
 		return err
 	}
-	c := checker{Pack: p}
+	c := checker{pack: p}
 	for _, s := range []struct {
 		what  string
 		check func() bool
@@ -38,7 +38,7 @@ func (p *Pack) check() error {
 
 // checker checks the sections of a pack in order: each refers to earlier sections.
 type checker struct {
-	*Pack
+	pack       *Pack
 	starts     []uint64 // a bit for each offset at which a string begins
 	lines      []uint32 // by function, from 1
 	functionOf []uint32 // by node, from 1
@@ -47,7 +47,7 @@ type checker struct {
 // strings checks the strings. The first must be empty, and no other may be: a record that
 // refers to another string relies on it not being empty.
 func (c *checker) strings() bool {
-	d := decoder{data: c.sections[sectionStrings]}
+	d := decoder{data: c.pack.sections[sectionStrings]}
 	c.starts = make([]uint64, len(d.data)/64+1)
 	for d.left() > 0 {
 		start := d.at
@@ -61,15 +61,17 @@ func (c *checker) strings() bool {
 
 // isString reports whether a string begins at an offset.
 func (c *checker) isString(at uint32) bool {
-	return int(at) < len(c.sections[sectionStrings]) && c.starts[at/64]&(1<<(at%64)) != 0
+	return int(at) < len(c.pack.sections[sectionStrings]) && c.starts[at/64]&(1<<(at%64)) != 0
 }
 
 // isFile reports whether a file has that number.
-func (c *checker) isFile(number uint32) bool { return int(number) < len(c.sections[sectionFiles])/4 }
+func (c *checker) isFile(number uint32) bool {
+	return int(number) < len(c.pack.sections[sectionFiles])/4
+}
 
 // files checks the table of files. The first entry stands for no file.
 func (c *checker) files() bool {
-	files := c.sections[sectionFiles]
+	files := c.pack.sections[sectionFiles]
 	if len(files) < 4 || len(files)%4 != 0 || fixed(files, 0) != 0 {
 		return false
 	}
@@ -88,8 +90,8 @@ func isIndexed(index, records string, count uint32, group int) bool {
 }
 
 func (c *checker) functions() bool {
-	d := decoder{data: c.sections[sectionFunctions]}
-	index, count := c.sections[sectionFunctionIndex], c.counts[countFunctions]
+	d := decoder{data: c.pack.sections[sectionFunctions]}
+	index, count := c.pack.sections[sectionFunctionIndex], c.pack.counts[countFunctions]
 	if !isIndexed(index, d.data, count, functionGroup) {
 		return false
 	}
@@ -108,8 +110,8 @@ func (c *checker) functions() bool {
 }
 
 func (c *checker) nodes() bool {
-	d := decoder{data: c.sections[sectionNodes]}
-	index, count := c.sections[sectionNodeIndex], c.counts[countNodes]
+	d := decoder{data: c.pack.sections[sectionNodes]}
+	index, count := c.pack.sections[sectionNodeIndex], c.pack.counts[countNodes]
 	if !isIndexed(index, d.data, count, nodeGroup) {
 		return false
 	}
@@ -154,18 +156,18 @@ func isLine(from uint32, delta int32) bool {
 // rows checks the rows: their addresses must increase, and the last one must have no
 // information.
 func (c *checker) rows() bool {
-	index, count := c.sections[sectionRowIndex], c.counts[countRows]
-	d := rowReader{decoder: decoder{data: c.sections[sectionRows]}, index: index}
-	if int64(count) > int64(len(d.data)) || len(index) != 8*((int(count)+rowGroup-1)/rowGroup) {
+	index, count := c.pack.sections[sectionRowIndex], c.pack.counts[countRows]
+	d := rowReader{decoder: decoder{data: c.pack.sections[sectionRows]}, index: index}
+	if int64(count) > int64(len(d.decoder.data)) || len(index) != 8*((int(count)+rowGroup-1)/rowGroup) {
 		return false
 	}
 	var r row
 	for i := range count {
 		before := d.addr
-		if i%rowGroup == 0 && int(fixed(index, int(i/rowGroup)*8+4)) != d.at {
+		if i%rowGroup == 0 && int(fixed(index, int(i/rowGroup)*8+4)) != d.decoder.at {
 			return false
 		}
-		isFirst := i%rowGroup == 0 && d.left() > 0 && d.data[d.at]>>1 == 0
+		isFirst := i%rowGroup == 0 && d.decoder.left() > 0 && d.decoder.data[d.decoder.at]>>1 == 0
 		r = d.next(i)
 		switch {
 		case i%rowGroup == 0 && !isFirst, i > 0 && d.addr <= before:
@@ -176,13 +178,13 @@ func (c *checker) rows() bool {
 			return false
 		}
 	}
-	return !d.failed && d.left() == 0 && !r.isKnown()
+	return !d.decoder.failed && d.decoder.left() == 0 && !r.isKnown()
 }
 
 // symbols checks the symbols: none may begin before the end of the previous one.
 func (c *checker) symbols() bool {
-	d := decoder{data: c.sections[sectionSymbols]}
-	count := c.counts[countSymbols]
+	d := decoder{data: c.pack.sections[sectionSymbols]}
+	count := c.pack.counts[countSymbols]
 	if int64(count) > int64(len(d.data)) {
 		return false
 	}
@@ -190,10 +192,10 @@ func (c *checker) symbols() bool {
 	for range count {
 		s := d.symbol(end)
 		name := d.uint()
-		if s.Start < end || s.End <= s.Start || name == 0 || !c.isString(name) {
+		if s.Range.Start < end || s.Range.End <= s.Range.Start || name == 0 || !c.isString(name) {
 			return false
 		}
-		end = s.End
+		end = s.Range.End
 	}
 	return !d.failed && d.left() == 0
 }

@@ -53,9 +53,9 @@ func useAll(t testing.TB, data []byte) (read bool) {
 	}
 	var end uint32
 	for s := range p.Symbols() {
-		require.GreaterOrEqual(t, s.Start, end)
+		require.GreaterOrEqual(t, s.Range.Start, end)
 		require.NotEmpty(t, s.Name)
-		end = s.End
+		end = s.Range.End
 	}
 	return true
 }

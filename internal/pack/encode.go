@@ -148,7 +148,7 @@ func (w *Writer) appendRow(addr uint32, r rowKey) {
 	if r.file != in.file {
 		w.out.append(sectionRows, w.file(r.file))
 	}
-	w.rows = lastRow{rowKey: r, addr: addr, number: number}
+	w.rows = lastRow{key: r, addr: addr, number: number}
 }
 
 func boolBit(b bool) uint32 {

@@ -171,10 +171,10 @@ func (r *row) isKnown() bool { return r.node != 0 || r.file != 0 }
 
 // rowReader reads all rows.
 type rowReader struct {
-	decoder
-	index string
-	addr  uint32 // address of the last row that was read
-	node  uint32 // node of the last row that was read
+	decoder decoder
+	index   string
+	addr    uint32 // address of the last row that was read
+	node    uint32 // node of the last row that was read
 }
 
 // next reads row i, which must be the one after the last that was read. The first row of a
@@ -183,12 +183,12 @@ func (d *rowReader) next(i uint32) (r row) {
 	if i%rowGroup == 0 {
 		d.addr, d.node = fixed(d.index, int(i/rowGroup)*8), 0
 	}
-	head := d.uint()
+	head := d.decoder.uint()
 	d.addr += head >> 1
-	d.node += uint32(d.int())
-	r = row{node: d.node, line: d.int(), hasFile: head&1 != 0}
+	d.node += uint32(d.decoder.int())
+	r = row{node: d.node, line: d.decoder.int(), hasFile: head&1 != 0}
 	if r.hasFile {
-		r.file = d.uint()
+		r.file = d.decoder.uint()
 	}
 	return r
 }

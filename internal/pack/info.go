@@ -40,8 +40,8 @@ type Marks struct {
 
 // A Section is an executable section of a module.
 type Section struct {
-	Name string
-	Range
+	Name  string
+	Range Range
 }
 
 // IsBuildID reports whether a string can be the build id of a pack. No other string ever

@@ -112,7 +112,7 @@ func (p *Pack) Counts() Counts {
 // A Symbol is a symbol of the kernel and the addresses that it covers (see contract 3.1 to
 // 3.3).
 type Symbol struct {
-	Range
+	Range  Range
 	Name   string
 	Folded bool // the address had other names, too
 }
@@ -125,7 +125,7 @@ func (p *Pack) Symbols() iter.Seq[Symbol] {
 		for range p.counts[countSymbols] {
 			s := d.symbol(end)
 			s.Name = p.string(d.uint())
-			if end = s.End; !yield(s) {
+			if end = s.Range.End; !yield(s) {
 				return
 			}
 		}
@@ -134,10 +134,10 @@ func (p *Pack) Symbols() iter.Seq[Symbol] {
 
 // symbol reads a symbol without its name. end is the end of the previous symbol.
 func (d *decoder) symbol(end uint32) (s Symbol) {
-	s.Start = end + d.uint()
+	s.Range.Start = end + d.uint()
 	size := d.uint()
 	s.Folded = size&1 != 0
-	s.End = s.Start + size>>1
+	s.Range.End = s.Range.Start + size>>1
 	return s
 }
 

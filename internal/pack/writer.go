@@ -56,7 +56,7 @@ type rowKey struct {
 
 // lastRow is the last row that was added.
 type lastRow struct {
-	rowKey
+	key    rowKey
 	addr   uint32
 	number uint32 // number of its node in the pack
 }
@@ -124,7 +124,7 @@ func (w *Writer) Row(addr uint32, n Node, file File, line uint32) {
 		w.out.fail(ErrOrder, "row at %#x after the row at %#x", addr, w.rows.addr)
 	case !first && addr-w.rows.addr > maxNumber:
 		w.out.fail(ErrInput, "row at %#x, more than 2 GiB after the row at %#x", addr, w.rows.addr)
-	case first && r == rowKey{}, !first && r == w.rows.rowKey:
+	case first && r == rowKey{}, !first && r == w.rows.key:
 	default:
 		w.appendRow(addr, r)
 	}
@@ -132,28 +132,28 @@ func (w *Writer) Row(addr uint32, n Node, file File, line uint32) {
 
 // Symbol adds a symbol.
 func (w *Writer) Symbol(s Symbol) {
-	size := s.End - s.Start
+	size := s.Range.End - s.Range.Start
 	switch {
-	case s.Start < w.symbolEnd:
-		w.out.fail(ErrOrder, "symbol %q at %#x", s.Name, s.Start)
+	case s.Range.Start < w.symbolEnd:
+		w.out.fail(ErrOrder, "symbol %q at %#x", s.Name, s.Range.Start)
 		return
-	case s.End <= s.Start || size > maxNumber || s.Name == "":
-		w.out.fail(ErrInput, "symbol %q from %#x to %#x", s.Name, s.Start, s.End)
+	case s.Range.End <= s.Range.Start || size > maxNumber || s.Name == "":
+		w.out.fail(ErrInput, "symbol %q from %#x to %#x", s.Name, s.Range.Start, s.Range.End)
 		return
 	}
 	size <<= 1
 	if s.Folded {
 		size |= 1
 	}
-	w.out.append(sectionSymbols, s.Start-w.symbolEnd, size, w.out.string(s.Name))
+	w.out.append(sectionSymbols, s.Range.Start-w.symbolEnd, size, w.out.string(s.Name))
 	w.out.counts[countSymbols]++
-	w.symbolEnd = s.End
+	w.symbolEnd = s.Range.End
 }
 
 // Bytes returns the pack. The error wraps ErrOrder or ErrInput, and describes the first call
 // that failed.
 func (w *Writer) Bytes() ([]byte, error) {
-	if w.rows.rowKey != (rowKey{}) {
+	if w.rows.key != (rowKey{}) {
 		w.out.fail(ErrInput, "the last row, at %#x, has no end", w.rows.addr)
 	}
 	if w.out.err != nil {

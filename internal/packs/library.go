@@ -39,7 +39,7 @@ func (l *library) has(buildID string, f *file) bool {
 
 // An openPack is a pack in a library.
 type openPack struct {
-	*pack.Pack
+	pack  *pack.Pack
 	image *timeline.Image // image of its symbols; nil unless they are wanted
 	bytes int64           // of memory
 	used  time.Time
@@ -97,7 +97,7 @@ func (l *library) makeRoom(buildID string, size int64, now time.Time) (dropped i
 		return 0, refuse(NoRoom, errors.New("there is no room for the pack, as all others are in use: raise debug_info::max_bytes"))
 	}
 	for _, p := range idle[:dropped] {
-		delete(l.packs, p.Info().BuildID)
+		delete(l.packs, p.pack.Info().BuildID)
 	}
 	l.isNew = l.isNew || dropped > 0
 	return dropped, nil
@@ -113,7 +113,7 @@ func (l *library) bytes() (n int64) {
 
 // add adds a pack, which must have room. It replaces an open pack of that build.
 func (l *library) add(p *openPack) {
-	l.packs[p.Info().BuildID], l.isNew = p, true
+	l.packs[p.pack.Info().BuildID], l.isNew = p, true
 }
 
 // keptIn records that a file has the pack of a build.
@@ -143,7 +143,7 @@ func (s *Store) load(r io.Reader, size int64, info fs.FileInfo, buildID string) 
 		return err
 	}
 	now := time.Now()
-	o := &openPack{Pack: p, bytes: p.Bytes(), used: now, info: info, checked: now}
+	o := &openPack{pack: p, bytes: p.Bytes(), used: now, info: info, checked: now}
 	if s.opts.Gateway {
 		if err := s.makeRoom(buildID, o.bytes+packimage.LeastMemory(p)); err != nil { // before the image takes memory
 			return err

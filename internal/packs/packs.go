@@ -116,7 +116,7 @@ func (s *Store) Pack(ctx context.Context, buildID string) (*pack.Pack, error) {
 		s.mu.Unlock()
 		switch {
 		case open != nil:
-			return open.Pack, nil
+			return open.pack, nil
 		case !searching:
 			return nil, err
 		}

@@ -34,7 +34,7 @@ func newView(open []*openPack, gateway bool) *View {
 	packs := make([]*pack.Pack, 0, len(open))
 	images := make([]*timeline.Image, 0, len(open))
 	for _, p := range open {
-		packs = append(packs, p.Pack)
+		packs = append(packs, p.pack)
 		images = append(images, p.image)
 	}
 	v := &View{Packs: pack.NewSet(packs), table: noSymbols}

@@ -141,7 +141,7 @@ func (r *Reader) drainRing(s *stream, g *ring) {
 	unknown, some := int64(0), false
 	loss := func() {
 		if !some {
-			unknown, some = g.last, true
+			unknown, some = g.trail.last, true
 		}
 	}
 	r.state.mostUsed = max(r.state.mostUsed, g.used())
@@ -166,12 +166,12 @@ func (r *Reader) drainRing(s *stream, g *ring) {
 		case ok && rec.Type == TypeLost:
 			g.losses.announced += rec.Lost
 			s.lost += g.losses.more(g.losses.announced)
-			s.addBlind(g.last, g.lossEnd(at, rec.Time), true)
+			s.addBlind(g.trail.last, g.lossEnd(at, rec.Time), true)
 		case ok:
 			s.records = append(s.records, rec)
 		}
 		if ok {
-			g.last = rec.Time
+			g.trail.last = rec.Time
 		}
 	})
 	if err != nil {

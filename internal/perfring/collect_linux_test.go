@@ -110,7 +110,7 @@ func TestFullRing(t *testing.T) {
 // long ago, and the LOST record.
 func TestLostRecord(t *testing.T) {
 	r := memoryRing(4096, 0, 0)
-	r.last, r.roomyAt = 50, 1 // the time of opening; it is not known when there was room
+	r.trail.last, r.trail.roomyAt = 50, 1 // the time of opening; it is not known when there was room
 	reader := memoryReader(r)
 	r.put(lostAt(90, 2))
 	b := reader.Poll()
@@ -120,7 +120,7 @@ func TestLostRecord(t *testing.T) {
 
 	r.put(at(100))
 	require.Len(t, reader.Poll().Records, 1)
-	r.roomyAt++ // as if a large record had not fit when it was emptied
+	r.trail.roomyAt++ // as if a large record had not fit when it was emptied
 	r.put(lostAt(200, 3))
 	r.put(at(201))
 	r.put(lostAt(300, 4))

@@ -172,7 +172,7 @@ func TestLossesAreApart(t *testing.T) {
 	assert.Equal(t, []uint64{5, 0}, []uint64{b.Names.Lost, b.Lost})
 	assert.Empty(t, b.Blind)
 	events.put(at(300))
-	events.last = 250
+	events.trail.last = 250
 	events.put(lostAt(400, 7))
 	b = r.Poll()
 	assert.Len(t, b.Blind, 1)

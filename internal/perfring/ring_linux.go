@@ -29,7 +29,7 @@ type ring struct {
 	has     recordFields
 	losses  losses
 	budget  budget
-	trail
+	trail   trail
 }
 
 // budget bounds how many bytes of a ring are parsed: its size at once, and its size in each refillTime. The rest is lost.
@@ -136,7 +136,7 @@ func (r *ring) wasCrowded(from uint64) bool {
 func (r *ring) noteRoom(clock Clock) {
 	head := atomic.LoadUint64(r.head)
 	if head-*r.tail+r.largest <= uint64(len(r.data)) {
-		r.roomyAt, r.roomy = head, clock.Now() // in this order: there was room before that time
+		r.trail.roomyAt, r.trail.roomy = head, clock.Now() // in this order: there was room before that time
 	}
 }
 
@@ -144,8 +144,8 @@ func (r *ring) noteRoom(clock Clock) {
 // writes a LOST record just before the next record that fits. If it is the first record since
 // there was room for any record, nothing was lost after that time, however long ago it is.
 func (r *ring) lossEnd(at uint64, time int64) int64 {
-	if at == r.roomyAt {
-		return min(r.roomy, time)
+	if at == r.trail.roomyAt {
+		return min(r.trail.roomy, time)
 	}
 	return time
 }

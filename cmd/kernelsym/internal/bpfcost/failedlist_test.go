@@ -63,7 +63,7 @@ func TestCountAfterFailedLists(t *testing.T) {
 			second := int64(100)
 			add := func(refused bool) uint64 {
 				second++
-				kernel.programs[1] = bpf.Program{Stats: bpf.Stats{Runs: kernel.programs[1].Runs + 10}}
+				kernel.programs[1] = bpf.Program{Stats: bpf.Stats{Runs: kernel.programs[1].Stats.Runs + 10}}
 				kernel.err = nil
 				if refused {
 					kernel.err = bpf.ErrPermission

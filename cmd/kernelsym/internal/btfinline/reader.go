@@ -28,7 +28,7 @@ const suffix = ".inline"
 
 // A Site is where the code of an inlined function begins.
 type Site struct {
-	Entry
+	Entry   Entry
 	Object  string // "vmlinux" or a module's name
 	Address uint64 // address in memory; 0 if the section's address is unknown
 }
@@ -70,8 +70,8 @@ func (r *Reader) Read() (sites []Site, err error) {
 		sites = append(sites, some...)
 	}
 	slices.SortFunc(sites, func(a, b Site) int {
-		return cmp.Or(strings.Compare(a.Function, b.Function), strings.Compare(a.Object, b.Object),
-			cmp.Compare(a.Address, b.Address), strings.Compare(a.Section, b.Section), cmp.Compare(a.Offset, b.Offset))
+		return cmp.Or(strings.Compare(a.Entry.Function, b.Entry.Function), strings.Compare(a.Object, b.Object),
+			cmp.Compare(a.Address, b.Address), strings.Compare(a.Entry.Section, b.Entry.Section), cmp.Compare(a.Entry.Offset, b.Entry.Offset))
 	})
 	return sites, err
 }

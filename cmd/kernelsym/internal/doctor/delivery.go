@@ -98,7 +98,7 @@ func checkDelivery(ctx context.Context, m *machine) []Finding {
 	}
 	before, after, waited, err := watch(ctx, m)
 	if err == nil {
-		m.details.Metrics = after.ours
+		m.state.details.Metrics = after.ours
 	}
 	switch {
 	case err != nil:

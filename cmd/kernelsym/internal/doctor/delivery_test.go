@@ -99,7 +99,7 @@ func TestDelivery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &machine{metrics: serve(t, tt.metrics...), pace: pace{arrive: 100 * time.Millisecond, poll: time.Millisecond}}
 			findings := checkDelivery(t.Context(), m)
-			assert.Empty(t, m.details.Metrics, "these are about exporters")
+			assert.Empty(t, m.state.details.Metrics, "these are about exporters")
 			if assert.Len(t, findings, len(tt.want)) {
 				for i, f := range findings {
 					assert.Equal(t, tt.want[i].level, f.Level)
@@ -123,7 +123,7 @@ func TestMetricsForABugReport(t *testing.T) {
 	}
 	m := &machine{metrics: serve(t, lines(1), lines(2)), pace: pace{arrive: 100 * time.Millisecond, poll: time.Millisecond}}
 	checkDelivery(t.Context(), m)
-	assert.Equal(t, []string{`otelcol_processor_kernelsym_symbols{origin="kernel"} 2`, "otelcol_process_memory_rss{} 1.5e+08"}, m.details.Metrics)
+	assert.Equal(t, []string{`otelcol_processor_kernelsym_symbols{origin="kernel"} 2`, "otelcol_process_memory_rss{} 1.5e+08"}, m.state.details.Metrics)
 }
 
 // TestHostileCollector verifies that the id of an exporter does not control the terminal, and that JSON has it as it is.

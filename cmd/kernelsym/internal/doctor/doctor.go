@@ -99,7 +99,7 @@ type machine struct {
 	kernel        kernel
 	sources       []symcache.Source // the core kernel's source is first
 
-	state
+	state state
 }
 
 // state has the results of the checks so far.
@@ -132,19 +132,19 @@ type kernel interface {
 }
 
 func run(ctx context.Context, m *machine) Report {
-	m.settings = m.procfs
+	m.state.settings = m.procfs
 	if readText(m.procfs, "sys/kernel/osrelease") == "" {
 		// If only the files that the sources read are mounted there, sysctls and information about
 		// this process are in its own /proc.
 		if _, err := os.Stat(filepath.Join(m.procfs, "kallsyms")); err == nil {
-			m.settings = m.own
+			m.state.settings = m.own
 		}
 	}
-	m.details = Details{Environment: readEnvironment(m), Builds: []Build{}, Programs: make(map[string]int)}
-	m.rights = readRights(m.settings)
-	m.records, m.events = m.kernel.recordSymbols(), m.kernel.receiveEvents()
-	m.waits = m.kernel.recordWaits()
-	m.programs, m.listed = m.kernel.listPrograms()
+	m.state.details = Details{Environment: readEnvironment(m), Builds: []Build{}, Programs: make(map[string]int)}
+	m.state.rights = readRights(m.state.settings)
+	m.state.records, m.state.events = m.kernel.recordSymbols(), m.kernel.receiveEvents()
+	m.state.waits = m.kernel.recordWaits()
+	m.state.programs, m.state.listed = m.kernel.listPrograms()
 	r := Report{Result: OK, Procfs: m.procfs, Sysfs: m.sysfs}
 	for _, check := range []func(*machine) []Finding{
 		checkUser, checkKernel, checkWhoseKernel, checkUserNamespace, checkBuildID,
@@ -154,12 +154,12 @@ func run(ctx context.Context, m *machine) Report {
 		func(m *machine) []Finding { return checkDelivery(ctx, m) }, checkCapabilities,
 	} {
 		for _, f := range check(m) {
-			m.found.WriteString(f.Found + "\n")
+			m.state.found.WriteString(f.Found + "\n")
 			f.Found = withoutAdvice(f.Found)
 			r.Findings = append(r.Findings, f)
 		}
 	}
-	r.Details = m.details
+	r.Details = m.state.details
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return rank(a) - rank(b) })
 	for _, f := range r.Findings {
 		if f.Level == Fail || f.Level == Warn && r.Result == OK {

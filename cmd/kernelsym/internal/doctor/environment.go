@@ -33,14 +33,14 @@ func readEnvironment(m *machine) Environment {
 	e := Environment{"versions": {
 		"kernelsym": m.version, "go": runtime.Version(), "architecture": runtime.GOARCH, "distribution": distribution(),
 	}}
-	e.addFiles("proc", m.settings, procFiles)
+	e.addFiles("proc", m.state.settings, procFiles)
 	e.addFiles("sys", m.sysfs, sysFiles)
-	for line := range strings.Lines(readText(m.settings, "self/status")) {
+	for line := range strings.Lines(readText(m.state.settings, "self/status")) {
 		if name, value, _ := strings.Cut(line, ":"); slices.Contains(statusFields, name) {
 			e.add("process", name, value)
 		}
 	}
-	for line := range strings.Lines(readText(m.settings, "self/limits")) {
+	for line := range strings.Lines(readText(m.state.settings, "self/limits")) {
 		for _, name := range limitLines {
 			if value, ok := strings.CutPrefix(line, name); ok {
 				e.add("process", name, strings.Join(strings.Fields(value), " "))

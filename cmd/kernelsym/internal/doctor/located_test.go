@@ -160,5 +160,5 @@ func TestNoBuildIDIsNotHidden(t *testing.T) {
 	m := machineWith(t, files, fake{})
 	m.packs = t.TempDir()
 	run(t.Context(), m)
-	assert.False(t, m.hidden)
+	assert.False(t, m.state.hidden)
 }

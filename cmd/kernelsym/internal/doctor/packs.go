@@ -34,7 +34,7 @@ func checkPacks(m *machine) []Finding {
 	var findings []Finding
 	refused := make(map[string]bool) // by error message
 	lined := 0
-	for _, b := range m.details.Builds {
+	for _, b := range m.state.details.Builds {
 		p, err := packs.Read(m.packs, b.BuildID)
 		switch {
 		case err == nil && p.HasLines():
@@ -50,7 +50,7 @@ func checkPacks(m *machine) []Finding {
 			})
 		}
 	}
-	f := Finding{Check: packsCheck, Level: OK, Found: fmt.Sprintf("source lines for %d of %d running builds", lined, len(m.details.Builds))}
+	f := Finding{Check: packsCheck, Level: OK, Found: fmt.Sprintf("source lines for %d of %d running builds", lined, len(m.state.details.Builds))}
 	if len(symbolsOnly) > 0 {
 		f.Level = Note
 		f.Found += "; symbols only for " + list(symbolsOnly)
@@ -66,7 +66,7 @@ const packsCheck = "packs"
 
 // lostWithoutPacks returns what packs would give to this machine.
 func (m *machine) lostWithoutPacks() string {
-	if m.hidden {
+	if m.state.hidden {
 		return "names of the core kernel with locate: true, source lines and inlined functions"
 	}
 	return "source lines and inlined functions; on a gateway also names"
@@ -74,7 +74,7 @@ func (m *machine) lostWithoutPacks() string {
 
 // nameOf returns the name of a build. It has the build id where names depend on the pack.
 func (m *machine) nameOf(b Build) string {
-	if m.hidden && b.BuildID == m.buildID {
+	if m.state.hidden && b.BuildID == m.state.buildID {
 		return b.Name + " (" + b.BuildID + ")"
 	}
 	return b.Name
@@ -85,11 +85,11 @@ func (m *machine) packRemedies(reason packs.Reason) []string {
 	if reason == packs.Insecure {
 		return []string{"chmod -R go-w " + m.packs, "if they belong to another user: chown -R root: " + m.packs}
 	}
-	if m.hidden {
+	if m.state.hidden {
 		return []string{"make the pack of the core kernel, as root, from the image that this machine booted: kernelsym pack --boot -d " + m.packs}
 	}
 	return []string{
-		"if the kernel's debug package is installed: kernelsym pack --release " + readText(m.settings, "sys/kernel/osrelease") + " -d " + m.packs,
+		"if the kernel's debug package is installed: kernelsym pack --release " + readText(m.state.settings, "sys/kernel/osrelease") + " -d " + m.packs,
 		"otherwise, as root and for symbols only: kernelsym pack --running -d " + m.packs,
 	}
 }

@@ -18,7 +18,7 @@ import (
 const perfCheck = "perf events"
 
 func checkPerf(m *machine) []Finding {
-	err := m.records
+	err := m.state.records
 	if err == nil {
 		return []Finding{{Check: perfCheck, Level: OK, Found: "BPF programs have names from the moment they are loaded"}}
 	}
@@ -28,7 +28,7 @@ func checkPerf(m *machine) []Finding {
 			"frames can lack names between two readings of the list of programs, every 250ms",
 		Remedy: m.remedies(err),
 	}
-	if m.listed != nil {
+	if m.state.listed != nil {
 		f.Lost = lost["bpf"].all
 	}
 	return []Finding{f}
@@ -39,8 +39,8 @@ const waitsCheck = "off-CPU time"
 
 // checkWaits must run after checkPerf. Off-CPU time is not sampled unless the operator wants it, so nothing is lost yet.
 func checkWaits(m *machine) []Finding {
-	switch err := m.waits; {
-	case m.records != nil: // checkPerf says why
+	switch err := m.state.waits; {
+	case m.state.records != nil: // checkPerf says why
 		return nil
 	case errors.Is(err, kernelstack.ErrRings), errors.Is(err, kernelstack.ErrNames):
 		return []Finding{{Check: waitsCheck, Level: Note, Found: "with off_cpu: " + err.Error(), Remedy: m.remedies(err)}}
@@ -57,7 +57,7 @@ func checkWaits(m *machine) []Finding {
 const programsCheck = "BPF programs"
 
 func checkBPF(m *machine) []Finding {
-	err := m.listed
+	err := m.state.listed
 	switch {
 	case errors.Is(err, bpf.ErrUnsupported) && len(m.remedies(err)) == 0: // a kernel without BPF
 		return []Finding{{Check: programsCheck, Level: Note, Found: err.Error()}}
@@ -69,14 +69,14 @@ func checkBPF(m *machine) []Finding {
 			Remedy: m.remedies(err),
 		}}
 	}
-	return []Finding{{Check: programsCheck, Level: OK, Found: plural.Of(m.programs, "program") + " listed"}}
+	return []Finding{{Check: programsCheck, Level: OK, Found: plural.Of(m.state.programs, "program") + " listed"}}
 }
 
 // eventsCheck names the check of whether events of modules can be received.
 const eventsCheck = "module events"
 
 func checkEvents(m *machine) []Finding {
-	if err := m.events; err != nil {
+	if err := m.state.events; err != nil {
 		return []Finding{{
 			Check: eventsCheck, Level: Warn, Found: err.Error(),
 			Lost:   "names of modules that are loaded for less than a second: the list of modules is read every second instead",
@@ -89,11 +89,11 @@ func checkEvents(m *machine) []Finding {
 // checkBlindTime reports records that were lost while symbols were read. It must run after
 // checkSymbols.
 func checkBlindTime(m *machine) []Finding {
-	if m.blind == 0 || m.records != nil || m.events != nil { // in that case it is the time between two readings
+	if m.state.blind == 0 || m.state.records != nil || m.state.events != nil { // in that case it is the time between two readings
 		return nil
 	}
 	return []Finding{{
-		Check: "blind time", Level: Warn, Found: fmt.Sprintf("records were lost for %v while symbols were read", m.blind),
+		Check: "blind time", Level: Warn, Found: fmt.Sprintf("records were lost for %v while symbols were read", m.state.blind),
 		Lost:   "names of frames of that time whose addresses may have changed owner",
 		Remedy: []string{"see whether the machine is overloaded, or a CPU limit throttles the collector"},
 	}}
@@ -102,12 +102,12 @@ func checkBlindTime(m *machine) []Finding {
 // checkNameless reports BPF programs that have no name because users without CAP_BPF may load
 // programs. It must run after checkSymbols.
 func checkNameless(m *machine) []Finding {
-	if m.nameless == 0 {
+	if m.state.nameless == 0 {
 		return nil
 	}
 	return []Finding{{
 		Check: "nameless programs", Level: Warn,
-		Found: plural.Of(m.nameless, "BPF program") + " may have been loaded without CAP_BPF; the kernel has no name for such a program",
+		Found: plural.Of(m.state.nameless, "BPF program") + " may have been loaded without CAP_BPF; the kernel has no name for such a program",
 		Lost:  "the names of these programs, and of those that are loaded before the collector starts",
 		Remedy: []string{
 			"sysctl -w kernel.unprivileged_bpf_disabled=2, before programs are loaded",
@@ -118,8 +118,8 @@ func checkNameless(m *machine) []Finding {
 // checkModules reads the list of modules, and the files of one module in sysfs.
 func checkModules(m *machine) []Finding {
 	list, err := os.ReadFile(filepath.Join(m.procfs, "modules"))
-	if errors.Is(err, os.ErrNotExist) && readText(m.settings, "sys/kernel/osrelease") == "" {
-		m.noModules = err
+	if errors.Is(err, os.ErrNotExist) && readText(m.state.settings, "sys/kernel/osrelease") == "" {
+		m.state.noModules = err
 		return []Finding{{Check: "modules", Level: Note, Found: "not known: " + err.Error()}}
 	}
 	if errors.Is(err, os.ErrNotExist) {

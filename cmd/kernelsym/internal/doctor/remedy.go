@@ -20,7 +20,7 @@ import (
 // remedies returns what to change on this machine to fix an error of a source. It leaves out
 // settings that are already right, and changes that do not help in a sandbox.
 func (m *machine) remedies(err error) (lines []string) {
-	if m.sandbox {
+	if m.state.sandbox {
 		return nil // the only remedy is to leave the sandbox
 	}
 	add := func(more ...string) { lines = append(lines, more...) }
@@ -42,15 +42,15 @@ func (m *machine) remedies(err error) (lines []string) {
 	}
 	if errors.Is(err, perfring.ErrPermission) {
 		grant := m.grant(perfmon, "perf_event_open")
-		if m.rights.has(sysAdmin) {
+		if m.state.rights.has(sysAdmin) {
 			grant = m.grant(sysAdmin, "perf_event_open")
 		}
 		v, _ := m.sysctl("kernel.perf_event_paranoid")
-		if v >= closedToPerfmon && !m.rights.has(sysAdmin) {
+		if v >= closedToPerfmon && !m.state.rights.has(sysAdmin) {
 			add(sysctlRemedy("kernel.perf_event_paranoid", closedToPerfmon-1) + ", so that CAP_PERFMON is enough; or grant CAP_SYS_ADMIN")
 		}
 		add(grant...)
-		if v > 0 && !m.rights.has(perfmon) && !m.rights.has(sysAdmin) {
+		if v > 0 && !m.state.rights.has(perfmon) && !m.state.rights.has(sysAdmin) {
 			or("for all users: " + sysctlRemedy("kernel.perf_event_paranoid", 0))
 		}
 	}
@@ -115,17 +115,17 @@ const (
 // because capabilities do not help.
 func (m *machine) grant(c right, call string) []string {
 	switch {
-	case m.rights.userNamespace:
+	case m.state.rights.userNamespace:
 		return nil
-	case !m.rights.has(c):
-		if !slices.Contains(m.wanted, c) {
-			m.wanted = append(m.wanted, c)
+	case !m.state.rights.has(c):
+		if !slices.Contains(m.state.wanted, c) {
+			m.state.wanted = append(m.state.wanted, c)
 		}
 		return []string{"grant CAP_" + c.String()}
 	case call == "":
 		return nil
 	}
-	switch m.rights.seccomp {
+	switch m.state.rights.seccomp {
 	case seccompOff:
 		return []string{"CAP_" + c.String() + " is effective and no seccomp filter is active: allow " + call +
 			" in the security module (SELinux, AppArmor), whose log says what it refused"}
@@ -140,7 +140,7 @@ func (m *machine) grant(c right, call string) []string {
 // hiddenBySeccomp returns the remedy for a seccomp filter, which can make the kernel appear not to
 // have a system call.
 func (m *machine) hiddenBySeccomp(call string) []string {
-	if m.rights.seccomp != seccompFilter {
+	if m.state.rights.seccomp != seccompFilter {
 		return nil
 	}
 	return []string{"a seccomp filter is active, which can hide " + call + ": allow it in the seccomp profile (securityContext.seccompProfile)"}

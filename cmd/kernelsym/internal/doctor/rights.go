@@ -85,13 +85,13 @@ func readText(root, name string) string {
 
 // sysctl returns the value of a sysctl, and false if it cannot be read.
 func (m *machine) sysctl(name string) (int, bool) {
-	v, err := strconv.Atoi(readText(m.settings, filepath.Join("sys", strings.ReplaceAll(name, ".", "/"))))
+	v, err := strconv.Atoi(readText(m.state.settings, filepath.Join("sys", strings.ReplaceAll(name, ".", "/"))))
 	return v, err == nil
 }
 
 // lockedMemory returns, as text for people, how much memory this process may lock.
 func (m *machine) lockedMemory() string {
-	for line := range strings.Lines(readText(m.settings, "self/limits")) {
+	for line := range strings.Lines(readText(m.state.settings, "self/limits")) {
 		if value, ok := strings.CutPrefix(line, "Max locked memory"); ok {
 			if fields := strings.Fields(value); len(fields) == 3 {
 				return strings.TrimSpace(fields[0] + " " + fields[2])
@@ -106,12 +106,12 @@ const userCheck = "user"
 
 // checkUser tells ordinary users to become root, before anything else.
 func checkUser(m *machine) []Finding {
-	if !m.rights.ordinary() {
+	if !m.state.rights.ordinary() {
 		return nil
 	}
 	return []Finding{{
 		Check: userCheck, Level: Note, Remedy: []string{"sudo kernelsym doctor"},
-		Found: "run it as root: user " + m.rights.uid + " has no capabilities and cannot tell what a collector with " +
+		Found: "run it as root: user " + m.state.rights.uid + " has no capabilities and cannot tell what a collector with " +
 			"privileges gets. What follows holds for this user only.",
 	}}
 }
@@ -124,13 +124,13 @@ const capabilitiesCheck = "capabilities"
 func checkCapabilities(m *machine) []Finding {
 	f := Finding{Check: capabilitiesCheck, Level: Note}
 	switch {
-	case !m.rights.known:
-		f.Found = "not known: " + m.settings + "/self/status cannot be read"
-	case m.rights.userNamespace:
+	case !m.state.rights.known:
+		f.Found = "not known: " + m.state.settings + "/self/status cannot be read"
+	case m.state.rights.userNamespace:
 		f.Found = "they do not count in this user namespace"
-	case len(m.wanted) > 0:
+	case len(m.state.wanted) > 0:
 		all := m.allWanted()
-		f.Found = "not effective: " + names(m.wanted, "CAP_", ", ")
+		f.Found = "not effective: " + names(m.state.wanted, "CAP_", ", ")
 		f.Remedy = []string{
 			"in a container: securityContext: {capabilities: {add: [" + names(all, "", ", ") + "]}}",
 			"in a systemd unit: CapabilityBoundingSet=" + names(all, "CAP_", " ") +
@@ -146,7 +146,7 @@ func checkCapabilities(m *machine) []Finding {
 // unit must name them all.
 func (m *machine) allWanted() (all []right) {
 	for _, c := range []right{syslog, perfmon, sysAdmin, ipcLock} {
-		if slices.Contains(m.wanted, c) || c != ipcLock && m.rights.has(c) {
+		if slices.Contains(m.state.wanted, c) || c != ipcLock && m.state.rights.has(c) {
 			all = append(all, c)
 		}
 	}

@@ -19,9 +19,9 @@ const (
 )
 
 func checkKernel(m *machine) []Finding {
-	release := readText(m.settings, "sys/kernel/osrelease")
+	release := readText(m.state.settings, "sys/kernel/osrelease")
 	if release == "" { // as in old versions of gVisor
-		fields := strings.Fields(readText(m.settings, "version"))
+		fields := strings.Fields(readText(m.state.settings, "version"))
 		if len(fields) > 2 && fields[1] == "version" {
 			release = fields[2]
 		}
@@ -51,7 +51,7 @@ func checkBuildID(m *machine) []Finding {
 		f.Remedy = []string{"use a kernel that was linked with --build-id, as distributions do"}
 		return []Finding{f}
 	}
-	m.buildID = id
+	m.state.buildID = id
 	return []Finding{{Check: "build id", Level: OK, Found: id}}
 }
 
@@ -65,11 +65,11 @@ func checkWhoseKernel(m *machine) []Finding {
 		Lost:   "all names of the machine's kernel: this process sees another kernel",
 		Remedy: []string{"run the collector outside of the sandbox: remove runtimeClassName from the pod"},
 	}
-	version, commandLine := readText(m.settings, "version"), readText(m.settings, "cmdline")
-	mounts := readText(m.settings, "self/mountinfo")
+	version, commandLine := readText(m.state.settings, "version"), readText(m.state.settings, "cmdline")
+	mounts := readText(m.state.settings, "self/mountinfo")
 	switch {
 	case version == "":
-		return []Finding{{Check: whoseCheck, Level: Note, Found: "not known: " + m.settings + "/version cannot be read"}}
+		return []Finding{{Check: whoseCheck, Level: Note, Found: "not known: " + m.state.settings + "/version cannot be read"}}
 	case strings.Contains(version, "gvisor") || strings.Contains(version, "#1 SMP Sun Jan 10 15:06:54 PST 2016"):
 		// The release is 4.4.0, since 2026 4.19.0-gvisor. The date has been the same since the
 		// first release.
@@ -85,14 +85,14 @@ func checkWhoseKernel(m *machine) []Finding {
 	default:
 		return []Finding{{Check: whoseCheck, Level: OK, Found: "the machine's; no sign of a sandbox or container"}}
 	}
-	m.sandbox = true
+	m.state.sandbox = true
 	return []Finding{f}
 }
 
 // isContainer looks for the usual signs of a container: its control group or, since that can be
 // hidden, its root file system.
 func isContainer(m *machine, mounts string) bool {
-	groups := readText(m.settings, "1/cgroup") + readText(m.settings, "self/cgroup")
+	groups := readText(m.state.settings, "1/cgroup") + readText(m.state.settings, "self/cgroup")
 	for _, sign := range []string{"docker", "kubepods", "containerd", "libpod", "crio"} {
 		if strings.Contains(groups, sign) {
 			return true
@@ -111,10 +111,10 @@ func isContainer(m *machine, mounts string) bool {
 const namespaceCheck = "user namespace"
 
 func checkUserNamespace(m *machine) []Finding {
-	if !m.rights.knownNamespace {
-		return []Finding{{Check: namespaceCheck, Level: Note, Found: "not known: " + m.settings + "/self/uid_map cannot be read"}}
+	if !m.state.rights.knownNamespace {
+		return []Finding{{Check: namespaceCheck, Level: Note, Found: "not known: " + m.state.settings + "/self/uid_map cannot be read"}}
 	}
-	if !m.rights.userNamespace {
+	if !m.state.rights.userNamespace {
 		return []Finding{{Check: namespaceCheck, Level: OK, Found: "the initial one"}}
 	}
 	return []Finding{{
@@ -142,7 +142,7 @@ func checkPointers(m *machine) []Finding {
 		f.Level, f.Found = Note, fmt.Sprintf("%d: the kernel hides its addresses from every process", v)
 	case v <= 0 && isKnown && paranoid <= 1:
 		f.Found = fmt.Sprintf("0: the kernel shows its addresses to every process, since kernel.perf_event_paranoid is %d", paranoid)
-	case m.rights.known && !m.rights.has(syslog):
+	case m.state.rights.known && !m.state.rights.has(syslog):
 		f.Level, f.Found = Note, fmt.Sprintf("%d: the kernel hides its addresses from this process, which lacks CAP_SYSLOG", v)
 	default:
 		f.Found = fmt.Sprintf("%d: CAP_SYSLOG shows the kernel's addresses", v)
@@ -184,7 +184,7 @@ func checkParanoia(m *machine) []Finding {
 
 func checkClocks(m *machine) []Finding {
 	f := Finding{Check: "clocks", Level: Warn}
-	for line := range strings.Lines(readText(m.settings, "self/timens_offsets")) {
+	for line := range strings.Lines(readText(m.state.settings, "self/timens_offsets")) {
 		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "boottime" && (fields[1] != "0" || fields[2] != "0") {
 			f.Found = "the boot clock of this time namespace differs from the kernel's by " + fields[1] + " s"
 			f.Lost = "the records of perf events: BPF programs are polled, and the kernelstack receiver samples nothing"

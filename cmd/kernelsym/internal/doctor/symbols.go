@@ -33,15 +33,15 @@ func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 		table, err := load(ctx, source)
 		took := time.Since(start)
 		if table != nil {
-			m.blind += table.BlindTime()
-			m.nameless += countNameless(table)
+			m.state.blind += table.BlindTime()
+			m.state.nameless += countNameless(table)
 		}
 		if source.Name() == core {
 			m.noteCore(table, err)
 		}
 		f := m.judgeSymbols(source.Name(), table, err, took)
-		m.details.add(source.Name(), table, err, took)
-		m.found.WriteString(f.Found + "\n")
+		m.state.details.add(source.Name(), table, err, took)
+		m.state.found.WriteString(f.Found + "\n")
 		findings = append(findings, f)
 	}
 	return findings
@@ -49,9 +49,9 @@ func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 
 // noteCore notes whether the symbols of the core kernel can be read. Its build id is known even if they cannot.
 func (m *machine) noteCore(table *timeline.Table, err error) {
-	m.hidden = errors.Is(err, kallsyms.ErrLocated) || table == nil && kallsyms.IsHidden(err)
-	if table == nil && m.buildID != "" {
-		m.details.Builds = append(m.details.Builds, Build{timeline.KernelName, m.buildID})
+	m.state.hidden = errors.Is(err, kallsyms.ErrLocated) || table == nil && kallsyms.IsHidden(err)
+	if table == nil && m.state.buildID != "" {
+		m.state.details.Builds = append(m.state.details.Builds, Build{timeline.KernelName, m.state.buildID})
 	}
 }
 
@@ -82,7 +82,7 @@ func (m *machine) judgeSymbols(source string, table *timeline.Table, err error, 
 			f.Level = Fail
 		}
 	}
-	if source == "modules" && m.noModules != nil {
+	if source == "modules" && m.state.noModules != nil {
 		f.Level, f.Found = Note, "not known, see above" // an empty table says nothing
 	}
 	return f
@@ -119,7 +119,7 @@ func (m *machine) news(source string, err error) string {
 		return err.Error()
 	}
 	given := func(line, reason string) bool {
-		return strings.Contains(line, reason) && strings.Contains(m.found.String(), reason)
+		return strings.Contains(line, reason) && strings.Contains(m.state.found.String(), reason)
 	}
 	var path *fs.PathError
 	errors.As(err, &path)

@@ -125,9 +125,9 @@ func (b *builder) readLines(u *unit) error {
 	}
 	s.table = t.data
 	m := &s.machine
-	m.t, m.r, m.emit = t, reader{order: u.order}, b.addSequence
+	m.t, m.r, m.emit = t, reader{order: u.sections.order}, b.addSequence
 	if err := m.run(); err != nil {
-		return fmt.Errorf("section %s at %#x: %w", u.line.Name(), u.root.number(slotStmtList), err)
+		return fmt.Errorf("section %s at %#x: %w", u.sections.line.Name(), u.root.number(slotStmtList), err)
 	}
 	return nil
 }

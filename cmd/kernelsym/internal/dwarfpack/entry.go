@@ -27,7 +27,7 @@ func (a *attributes) number(s slot) uint64 {
 // attributes reads the attributes of an entry. Each one counts as work, because some take no bytes.
 func (u *unit) attributes(r *reader, a *abbreviation, into *attributes) error {
 	into.kind, into.has = a.kind, 0
-	if err := u.spend(uint64(len(a.attributes))); err != nil {
+	if err := u.sections.spend(uint64(len(a.attributes))); err != nil {
 		return err
 	}
 	for i := range a.attributes {

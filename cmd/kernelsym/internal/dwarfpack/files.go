@@ -52,7 +52,7 @@ func (fs *files) path(u *unit, t *fileTable, e *fileEntry) (string, error) {
 		}
 	}
 	full := join(comp, join(dir, name))
-	return fs.tree.strip(comp, full), u.spend(uint64(len(comp) + len(dir) + len(name)))
+	return fs.tree.strip(comp, full), u.sections.spend(uint64(len(comp) + len(dir) + len(name)))
 }
 
 // findTop searches for a unit that has headers in include/linux. The directory above that is the
@@ -64,7 +64,7 @@ func (fs *files) findTop() error {
 	for _, off := range fs.units.starts {
 		u, err := fs.units.read(off, nil)
 		if err != nil {
-			return fmt.Errorf("section %s: unit at %#x: %w", fs.units.info.Name(), off, err)
+			return fmt.Errorf("section %s: unit at %#x: %w", fs.units.sections.info.Name(), off, err)
 		}
 		t, err := u.fileTable(nil)
 		if err != nil {
@@ -79,7 +79,7 @@ func (fs *files) findTop() error {
 			if err != nil {
 				return err
 			}
-			if err := u.spend(uint64(len(comp) + len(name))); err != nil {
+			if err := u.sections.spend(uint64(len(comp) + len(name))); err != nil {
 				return err
 			}
 			if fs.tree.find(comp, name); fs.tree.known {

@@ -71,7 +71,7 @@ func (d *declaration) name() string {
 
 // describe adds the description in the entry at an offset, and returns the entry that has more.
 func (fs *functions) describe(u *unit, off uint64, d *declaration) (next uint64, more bool, err error) {
-	r := reader{data: u.data, pos: int(off - u.off), order: u.order}
+	r := reader{data: u.data, pos: int(off - u.off), order: u.sections.order}
 	a, err := u.abbreviation(&r)
 	if err != nil {
 		return 0, false, err

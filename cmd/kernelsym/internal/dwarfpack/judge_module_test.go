@@ -47,15 +47,15 @@ func judgeModule(t *testing.T, name string) {
 	for _, s := range p.Info().Sections {
 		var addrs []uint32
 		for r := range p.Rows() {
-			if s.Contains(r.Start) {
+			if s.Range.Contains(r.Start) {
 				addrs = append(addrs, r.Start)
 			}
 		}
 		rnd := rand.New(rand.NewPCG(1, 2))
 		rnd.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
 		addrs = addrs[:min(len(addrs), each)]
-		for range min(each, s.End-s.Start) {
-			addrs = append(addrs, s.Start+rnd.Uint32N(s.End-s.Start))
+		for range min(each, s.Range.End-s.Range.Start) {
+			addrs = append(addrs, s.Range.Start+rnd.Uint32N(s.Range.End-s.Range.Start))
 		}
 		judgeSection(t, name, p, s, addrs, &d)
 	}
@@ -66,12 +66,12 @@ func judgeModule(t *testing.T, name string) {
 func judgeSection(t *testing.T, name string, p *pack.Pack, s pack.Section, addrs []uint32, d *differences) {
 	judge := addr2lines[p.Info().Arch]
 	cmd := exec.CommandContext(t.Context(), tool(t, judge[0], judge[1]), "-a", "-i", "-f", "-j", s.Name, "-e", name)
-	answers := ask(t, cmd, len(addrs), func(i int) string { return fmt.Sprintf("%#x", addrs[i]-s.Start) })
+	answers := ask(t, cmd, len(addrs), func(i int) string { return fmt.Sprintf("%#x", addrs[i]-s.Range.Start) })
 	require.True(t, answers.Scan(), "no answer of addr2line")
 	for i, addr := range addrs {
 		offset, err := strconv.ParseUint(strings.TrimPrefix(answers.Text(), "0x"), 16, 64)
 		require.NoError(t, err)
-		require.EqualValues(t, addr-s.Start, offset)
+		require.EqualValues(t, addr-s.Range.Start, offset)
 		frames, more := addr2lineFrames(answers)
 		require.Equal(t, i+1 < len(addrs), more)
 		d.compare(fmt.Sprintf("%s+%#x", s.Name, offset), p.Find(addr, nil), frames, false)

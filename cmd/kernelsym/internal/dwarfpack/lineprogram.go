@@ -49,13 +49,13 @@ func (m *lineMachine) run() error {
 	for m.r.left() && m.all <= maxRecords {
 		op := m.r.uint(1)
 		switch {
-		case op >= m.t.opcodeBase:
-			if m.t.lineRange == 0 {
+		case op >= m.t.parameters.opcodeBase:
+			if m.t.parameters.lineRange == 0 {
 				return fmt.Errorf("%w: no lines in an opcode", ErrMalformed)
 			}
-			op -= m.t.opcodeBase
-			m.addr += op / m.t.lineRange * m.t.minLength
-			m.line += m.t.lineBase + int64(op%m.t.lineRange)
+			op -= m.t.parameters.opcodeBase
+			m.addr += op / m.t.parameters.lineRange * m.t.parameters.minLength
+			m.line += m.t.parameters.lineBase + int64(op%m.t.parameters.lineRange)
 			m.row()
 		case op == opExtended:
 			if err := m.extended(); err != nil {
@@ -87,20 +87,20 @@ func (m *lineMachine) standard(op uint64) error {
 	case opCopy:
 		m.row()
 	case opAdvancePC:
-		m.addr += m.r.uleb() * m.t.minLength
+		m.addr += m.r.uleb() * m.t.parameters.minLength
 	case opAdvanceLine:
 		m.line += m.r.sleb()
 	case opSetFile:
 		m.file = m.r.uleb()
 	case opConstAddPC:
-		if m.t.lineRange == 0 {
+		if m.t.parameters.lineRange == 0 {
 			return fmt.Errorf("%w: no lines in an opcode", ErrMalformed)
 		}
-		m.addr += (255 - m.t.opcodeBase) / m.t.lineRange * m.t.minLength
+		m.addr += (255 - m.t.parameters.opcodeBase) / m.t.parameters.lineRange * m.t.parameters.minLength
 	case opFixedAdvance:
 		m.addr += m.r.uint(2)
 	default: // irrelevant or unknown
-		for range m.t.lengths[op-1] {
+		for range m.t.parameters.lengths[op-1] {
 			m.r.uleb()
 		}
 	}

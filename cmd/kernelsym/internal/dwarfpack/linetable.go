@@ -10,13 +10,13 @@ import (
 
 // A fileTable is the header of a line table (section 6.2.4 of DWARF 5).
 type fileTable struct {
-	data    []byte // of the line table, with its header
-	program int    // where the program begins
-	format
-	lineParameters
-	dirs  []value
-	files []fileEntry
-	first uint64 // number of the first file: 0 in DWARF 5, else 1
+	data       []byte // of the line table, with its header
+	program    int    // where the program begins
+	format     format
+	parameters lineParameters
+	dirs       []value
+	files      []fileEntry
+	first      uint64 // number of the first file: 0 in DWARF 5, else 1
 }
 
 // lineParameters determine the meaning of opcodes.
@@ -58,17 +58,17 @@ func (u *unit) fileTable(buf []byte) (*fileTable, error) {
 	}
 	t, err := u.readFileTable(off.v, buf)
 	if err != nil {
-		return nil, fmt.Errorf("section %s at %#x: %w", u.line.Name(), off.v, err)
+		return nil, fmt.Errorf("section %s at %#x: %w", u.sections.line.Name(), off.v, err)
 	}
 	u.files = t
 	const fileSize = 48 // in memory
-	u.kept += cap(t.data) + fileSize*len(t.files)
+	u.sections.kept += cap(t.data) + fileSize*len(t.files)
 	return t, nil
 }
 
 // readFileTable reads the header of the line table at an offset.
 func (u *unit) readFileTable(off uint64, buf []byte) (*fileTable, error) {
-	line := u.line
+	line := u.sections.line
 	if off >= line.Size() {
 		return nil, errShort
 	}
@@ -77,13 +77,13 @@ func (u *unit) readFileTable(off uint64, buf []byte) (*fileTable, error) {
 	if err := readAt(line, head, off); err != nil {
 		return nil, err
 	}
-	r := reader{data: head, order: u.order}
+	r := reader{data: head, order: u.sections.order}
 	n, wide := r.length()
 	from := uint64(r.pos)
 	if r.short || n > maxTable || n > line.Size()-off-from {
 		return nil, errShort
 	}
-	if err := u.spend(n); err != nil {
+	if err := u.sections.spend(n); err != nil {
 		return nil, err
 	}
 	if uint64(cap(buf)) < n {
@@ -93,40 +93,40 @@ func (u *unit) readFileTable(off uint64, buf []byte) (*fileTable, error) {
 	if err := readAt(line, t.data, off+from); err != nil {
 		return nil, err
 	}
-	r = reader{data: t.data, order: u.order}
-	t.wide = wide
+	r = reader{data: t.data, order: u.sections.order}
+	t.format.wide = wide
 	return t, t.readHeader(&r)
 }
 
 // readHeader reads the header after its length.
 func (t *fileTable) readHeader(r *reader) error {
-	t.version = uint16(r.uint(2))
-	if t.version < 2 || t.version > 5 {
-		return fmt.Errorf("%w: version %d", ErrUnsupported, t.version)
+	t.format.version = uint16(r.uint(2))
+	if t.format.version < 2 || t.format.version > 5 {
+		return fmt.Errorf("%w: version %d", ErrUnsupported, t.format.version)
 	}
-	if t.version >= 5 {
+	if t.format.version >= 5 {
 		if size := r.uint(1); size != addrSize {
 			return fmt.Errorf("%w: addresses of %d bytes", ErrUnsupported, size)
 		}
 		r.uint(1) // size of a segment selector
 	}
-	length := r.uint(t.offsetSize())
+	length := r.uint(t.format.offsetSize())
 	if length > uint64(len(t.data)-r.pos) {
 		return errShort
 	}
 	t.program = r.pos + int(length)
-	t.minLength = r.uint(1)
-	if t.version >= 4 {
+	t.parameters.minLength = r.uint(1)
+	if t.format.version >= 4 {
 		if ops := r.uint(1); ops > 1 {
 			return fmt.Errorf("%w: %d operations in an instruction", ErrUnsupported, ops)
 		}
 	}
 	r.uint(1) // default of is_stmt
-	t.lineBase = int64(int8(r.uint(1)))
-	t.lineRange = r.uint(1)
-	t.opcodeBase = max(1, r.uint(1))
-	t.lengths = r.next(t.opcodeBase - 1)
-	if t.version >= 5 {
+	t.parameters.lineBase = int64(int8(r.uint(1)))
+	t.parameters.lineRange = r.uint(1)
+	t.parameters.opcodeBase = max(1, r.uint(1))
+	t.parameters.lengths = r.next(t.parameters.opcodeBase - 1)
+	if t.format.version >= 5 {
 		return t.readEntries(r)
 	}
 	t.first = 1

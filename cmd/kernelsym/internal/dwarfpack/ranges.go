@@ -22,7 +22,7 @@ func (u *unit) address(v value) (uint64, error) {
 	case formAddr:
 		return v.v, nil
 	case formAddrx, formAddrx1, formAddrx2, formAddrx3, formAddrx4:
-		return u.indexed(tableAddr, u.root.number(slotAddrBase), v.v, addrSize)
+		return u.sections.indexed(tableAddr, u.root.number(slotAddrBase), v.v, addrSize)
 	}
 	return 0, fmt.Errorf("%w: %v of an address", ErrUnsupported, v.form)
 }
@@ -30,7 +30,7 @@ func (u *unit) address(v value) (uint64, error) {
 // ranges calls add for the ranges of an entry.
 func (u *unit) ranges(a *attributes, add func(start, end uint64)) error {
 	if v, ok := a.get(slotRanges); ok {
-		if u.version < 5 {
+		if u.format.version < 5 {
 			return u.rangeList(v, add)
 		}
 		return u.rnglist(v, add)
@@ -67,7 +67,7 @@ func (u *unit) baseAddress() (uint64, error) {
 
 // rangeList reads a list of .debug_ranges (section 2.17.3 of DWARF 4).
 func (u *unit) rangeList(v value, add func(start, end uint64)) error {
-	r, err := u.at(tableRanges, v.v)
+	r, err := u.sections.at(tableRanges, v.v)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (u *unit) rangeList(v value, add func(start, end uint64)) error {
 		case r.short:
 			return errShort
 		case start == 0 && end == 0:
-			return u.spend(uint64(r.pos) - v.v)
+			return u.sections.spend(uint64(r.pos) - v.v)
 		case start == ^uint64(0):
 			base = end
 		default:
@@ -97,13 +97,13 @@ func (u *unit) rnglist(v value, add func(start, end uint64)) error {
 	off := v.v
 	if v.form == formRnglistx {
 		base := u.root.number(slotRnglistsBase)
-		relative, err := u.indexed(tableRnglists, base, v.v, u.offsetSize())
+		relative, err := u.sections.indexed(tableRnglists, base, v.v, u.format.offsetSize())
 		if err != nil {
 			return err
 		}
 		off = base + relative
 	}
-	r, err := u.at(tableRnglists, off)
+	r, err := u.sections.at(tableRnglists, off)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (u *unit) rnglist(v value, add func(start, end uint64)) error {
 		case err != nil:
 			return err
 		case list.done:
-			return u.spend(uint64(r.pos) - off)
+			return u.sections.spend(uint64(r.pos) - off)
 		case start < end:
 			add(start, end)
 		}

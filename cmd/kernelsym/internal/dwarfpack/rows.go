@@ -11,8 +11,8 @@ import (
 
 // A row has the answer for the code from an address on.
 type row struct {
-	addr uint32
-	answer
+	addr   uint32
+	answer answer
 }
 
 // An answer has the node and the source line of an address.
@@ -99,7 +99,7 @@ func (rs *rows) writeRun(w *pack.Writer, r *run, start, end uint32) {
 		if row.addr >= end {
 			return
 		}
-		w.Row(max(row.addr, start), row.node, row.file, row.line)
+		w.Row(max(row.addr, start), row.answer.node, row.answer.file, row.answer.line)
 	}
 }
 

@@ -160,17 +160,17 @@ func (u *unit) string(data []byte, v value) (string, error) {
 		if r.short {
 			return "", errShort
 		}
-		return string(text), u.spend(uint64(len(text)))
+		return string(text), u.sections.spend(uint64(len(text)))
 	case formStrp:
-		return u.stringAt(tableStr, v.v)
+		return u.sections.stringAt(tableStr, v.v)
 	case formLineStrp:
-		return u.stringAt(tableLineStr, v.v)
+		return u.sections.stringAt(tableLineStr, v.v)
 	case formStrx, formStrx1, formStrx2, formStrx3, formStrx4:
-		off, err := u.indexed(tableStrOffsets, u.root.number(slotStrOffsetsBase), v.v, u.offsetSize())
+		off, err := u.sections.indexed(tableStrOffsets, u.root.number(slotStrOffsetsBase), v.v, u.format.offsetSize())
 		if err != nil {
 			return "", err
 		}
-		return u.stringAt(tableStr, off)
+		return u.sections.stringAt(tableStr, off)
 	}
 	return "", fmt.Errorf("%w: %v of a string", ErrUnsupported, v.form)
 }

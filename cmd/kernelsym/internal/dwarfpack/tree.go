@@ -59,15 +59,15 @@ func (t *tree) reset() {
 // An entry is an entry being read. It has the abbreviation, the offset in the unit, and the node of
 // the entry around it.
 type entry struct {
-	*abbreviation
-	at    int
-	scope int32
+	abbreviation *abbreviation
+	at           int
+	scope        int32
 }
 
 // read reads the entries of a unit.
 func (t *tree) read(u *unit) error {
 	t.reset()
-	r := &reader{data: u.data, pos: u.dies, order: u.order}
+	r := &reader{data: u.data, pos: u.dies, order: u.sections.order}
 	inC := u.isC()
 	for r.left() {
 		e := entry{at: r.pos, scope: noNode}
@@ -99,21 +99,21 @@ func (t *tree) readEntry(u *unit, r *reader, e entry, inC bool) (err error) {
 	switch {
 	case e.scope == deadNode:
 		err = r.pass(e.abbreviation, u.format)
-	case e.kind == kindSubprogram:
+	case e.abbreviation.kind == kindSubprogram:
 		inner, err = t.readSubprogram(u, r, e, inC)
-	case e.kind == kindInlined:
+	case e.abbreviation.kind == kindInlined:
 		inner, err = t.readInlined(u, r, e)
-	case e.kind == kindOpaque, e.kind == kindType && inC:
+	case e.abbreviation.kind == kindOpaque, e.abbreviation.kind == kindType && inC:
 		inner = deadNode
 		err = r.pass(e.abbreviation, u.format)
 	default:
 		err = r.pass(e.abbreviation, u.format)
 	}
-	if err != nil || !e.children || r.short {
+	if err != nil || !e.abbreviation.children || r.short {
 		return err
 	}
-	if inner == deadNode && e.sibling != variable {
-		sibling := (&reader{data: u.data, pos: from + e.sibling, order: r.order}).uint(4)
+	if inner == deadNode && e.abbreviation.sibling != variable {
+		sibling := (&reader{data: u.data, pos: from + e.abbreviation.sibling, order: r.order}).uint(4)
 		if sibling < uint64(r.pos) || sibling > uint64(len(u.data)) {
 			return fmt.Errorf("%w: next entry at %#x of the unit", ErrMalformed, sibling)
 		}

@@ -6,14 +6,14 @@ import "fmt"
 
 // A unit is a unit of .debug_info, in memory.
 type unit struct {
-	*sections
-	format
-	off     uint64 // in .debug_info
-	data    []byte // from its header on
-	abbrevs *abbreviations
-	dies    int        // where its first entry begins
-	root    attributes // of its first entry
-	files   *fileTable // nil until needed
+	sections *sections
+	format   format
+	off      uint64 // in .debug_info
+	data     []byte // from its header on
+	abbrevs  *abbreviations
+	dies     int        // where its first entry begins
+	root     attributes // of its first entry
+	files    *fileTable // nil until needed
 }
 
 // The types of units (section 7.5.1 of DWARF 5).

@@ -13,10 +13,10 @@ const maxForeign = 16 << 20
 
 // units holds the starts of the units of .debug_info, and caches parts of some units.
 type units struct {
-	*sections
-	starts  []uint64
-	abbrevs map[abbrevKey]*abbreviations
-	foreign map[uint64]*unit // by start: units that other units refer to
+	sections *sections
+	starts   []uint64
+	abbrevs  map[abbrevKey]*abbreviations
+	foreign  map[uint64]*unit // by start: units that other units refer to
 }
 
 // findUnits finds the start of each unit.
@@ -69,9 +69,9 @@ func (us *units) of(u *unit, off uint64) (*unit, error) {
 		return nil, fmt.Errorf("%w: reference to %#x, the header of a unit", ErrMalformed, off)
 	}
 	const unitSize = 1 << 10 // in memory, without its data
-	if us.kept += unitSize + len(other.data); us.kept > maxForeign {
+	if us.sections.kept += unitSize + len(other.data); us.sections.kept > maxForeign {
 		clear(us.foreign)
-		us.kept = 0
+		us.sections.kept = 0
 	}
 	us.foreign[start] = other
 	return other, nil
@@ -83,14 +83,14 @@ func (us *units) read(off uint64, buf []byte) (*unit, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := us.spend(n); err != nil {
+	if err := us.sections.spend(n); err != nil {
 		return nil, err
 	}
 	if uint64(cap(buf)) < n {
 		buf = make([]byte, n+n/4)
 	}
 	u := &unit{sections: us.sections, off: off, data: buf[:n]}
-	if err := readAt(us.info, u.data, off); err != nil {
+	if err := readAt(us.sections.info, u.data, off); err != nil {
 		return nil, err
 	}
 	return u, us.readHeader(u)
@@ -104,19 +104,19 @@ func readAt(s section, into []byte, off uint64) error {
 // readHeader reads the header of a unit, its abbreviations and its first entry. A type unit gets
 // neither of the latter.
 func (us *units) readHeader(u *unit) error {
-	r := reader{data: u.data, order: us.order}
-	_, u.wide = r.length()
-	u.version = uint16(r.uint(2))
-	if u.version < 2 || u.version > 5 {
-		return fmt.Errorf("%w: DWARF version %d", ErrUnsupported, u.version)
+	r := reader{data: u.data, order: us.sections.order}
+	_, u.format.wide = r.length()
+	u.format.version = uint16(r.uint(2))
+	if u.format.version < 2 || u.format.version > 5 {
+		return fmt.Errorf("%w: DWARF version %d", ErrUnsupported, u.format.version)
 	}
 	typ := uint64(unitCompile)
 	var addr, abbrevs uint64
-	if u.version >= 5 {
+	if u.format.version >= 5 {
 		typ, addr = r.uint(1), r.uint(1)
-		abbrevs = r.uint(u.offsetSize())
+		abbrevs = r.uint(u.format.offsetSize())
 	} else {
-		abbrevs = r.uint(u.offsetSize())
+		abbrevs = r.uint(u.format.offsetSize())
 		addr = r.uint(1)
 	}
 	switch {
@@ -169,7 +169,7 @@ func (us *units) abbreviations(u *unit, off uint64) (*abbreviations, error) {
 	if a := us.abbrevs[key]; a != nil {
 		return a, nil
 	}
-	r, err := us.at(tableAbbrev, off)
+	r, err := us.sections.at(tableAbbrev, off)
 	if err != nil {
 		return nil, err
 	}
@@ -181,11 +181,11 @@ func (us *units) abbreviations(u *unit, off uint64) (*abbreviations, error) {
 		clear(us.abbrevs)
 	}
 	us.abbrevs[key] = a
-	return a, us.spend(uint64(r.pos) - off)
+	return a, us.sections.spend(uint64(r.pos) - off)
 }
 
 // An abbrevKey has everything that determines the meaning of abbreviations.
 type abbrevKey struct {
-	off uint64
-	format
+	off    uint64
+	format format
 }

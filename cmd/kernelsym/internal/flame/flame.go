@@ -39,7 +39,7 @@ type Frame struct {
 type Graph struct{ root node }
 
 type node struct {
-	Frame
+	frame       Frame
 	total, self int64
 	children    map[Frame]*node
 }
@@ -58,7 +58,7 @@ func (g *Graph) Add(stack []Frame, value int64) {
 			if n.children == nil {
 				n.children = make(map[Frame]*node)
 			}
-			child = &node{Frame: f}
+			child = &node{frame: f}
 			n.children[f] = child
 		}
 		n = child
@@ -70,7 +70,7 @@ func (g *Graph) Add(stack []Frame, value int64) {
 // sorted returns the children of n by name.
 func (n *node) sorted() []*node {
 	return slices.SortedFunc(maps.Values(n.children), func(a, b *node) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.File, b.File), cmp.Compare(a.Kind, b.Kind))
+		return cmp.Or(cmp.Compare(a.frame.Name, b.frame.Name), cmp.Compare(a.frame.Owner, b.frame.Owner), cmp.Compare(a.frame.File, b.frame.File), cmp.Compare(a.frame.Kind, b.frame.Kind))
 	})
 }
 
@@ -88,6 +88,6 @@ func (n *node) fold(out *printable.Printer, path []string) {
 		out.Printf("%s %d\n", strings.Join(path, ";"), n.self)
 	}
 	for _, child := range n.sorted() {
-		child.fold(out, append(path, strings.ReplaceAll(child.Name, ";", ":")))
+		child.fold(out, append(path, strings.ReplaceAll(child.frame.Name, ";", ":")))
 	}
 }

@@ -130,7 +130,7 @@ func (d *drawing) svg(root *node) error {
 		d.printf(`<metadata id="filters">%s</metadata>`+"\n", text)
 	}
 	d.printf(`<svg id="frames" x="%d" y="%d" width="%d" height="%d">`+"\n", margin, graphTop, graphWidth, height-graphTop)
-	d.frame(&node{Frame: Frame{Name: "all", Kind: "all"}, total: d.all, self: root.self}, 0, 0)
+	d.frame(&node{frame: Frame{Name: "all", Kind: "all"}, total: d.all, self: root.self}, 0, 0)
 	d.frames(root, 0, 1)
 	d.printf("</svg>\n<script><![CDATA[%s]]></script>\n</svg>\n", markup(ownScript))
 	return nil
@@ -141,9 +141,9 @@ func (d *drawing) tooSmall(n *node) bool { return float64(n.total) < smallest*fl
 // measure returns the number of rows from n down, and notes what the legend explains.
 func (d *drawing) measure(n *node) int {
 	rows := 0
-	d.kinds[n.Kind] = true
-	if n.Kind == Core {
-		d.parts[subsystem(n.File)] = true
+	d.kinds[n.frame.Kind] = true
+	if n.frame.Kind == Core {
+		d.parts[subsystem(n.frame.File)] = true
 	}
 	for _, child := range n.children {
 		if !d.tooSmall(child) {
@@ -191,21 +191,21 @@ func (d *drawing) frames(n *node, left int64, row int) {
 func (d *drawing) frame(n *node, left int64, row int) {
 	share := func(v int64) float64 { return float64(v) / float64(max(d.all, 1)) }
 	y := row * rowHeight
-	d.printf(`<g class="%s" data-x="%d" data-n="%d"`, n.Kind, left, n.total)
+	d.printf(`<g class="%s" data-x="%d" data-n="%d"`, n.frame.Kind, left, n.total)
 	if n.self > 0 {
 		d.printf(` data-s="%d"`, n.self)
 	}
-	d.printf("><title>%s", n.Name)
-	if where := strings.TrimSpace(n.Owner + " " + n.File); where != "" {
+	d.printf("><title>%s", n.frame.Name)
+	if where := strings.TrimSpace(n.frame.Owner + " " + n.frame.File); where != "" {
 		d.printf("\n%s", where)
 	}
 	d.printf("\n%s, %.1f %%; self %s, %.1f %%</title>", d.page.Value(n.total), 100*share(n.total), d.page.Value(n.self), 100*share(n.self))
 	color := markup("")
-	if n.Kind == Core {
-		color = fill(colorOf(n.Name, subsystem(n.File)))
+	if n.frame.Kind == Core {
+		color = fill(colorOf(n.frame.Name, subsystem(n.frame.File)))
 	}
 	d.printf(`<rect x="%.3f%%" y="%d" width="%.3f%%" height="%d"%s/>`, 100*share(left), y, 100*share(n.total), rowHeight-1, color)
-	if name := fit(n.Name, share(n.total)*graphWidth); name != "" {
+	if name := fit(n.frame.Name, share(n.total)*graphWidth); name != "" {
 		d.printf(`<text x="%.3f%%" dx="%d" y="%d">%s</text>`, 100*share(left), padding, y+baseline, name)
 	}
 	d.printf("</g>\n")

@@ -348,7 +348,7 @@ func (s *groups) of(m member) *sums {
 	if c == nil { // no longer in the window
 		c = NewCounts()
 	}
-	return &sums{Counts: c, user: c.user(), possible: s.possible, elapsed: s.elapsed}
+	return &sums{counts: c, user: c.user(), possible: s.possible, elapsed: s.elapsed}
 }
 
 // user returns the number of samples of user code.

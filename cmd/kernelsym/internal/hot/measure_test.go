@@ -134,10 +134,10 @@ func TestPreempted(t *testing.T) {
 	b.Messages[0], b.OffCPU, b.User = written(m), true, 0
 	v := NewFunctions(WaitTime, 0, BySelf)
 	v.Add(b)
-	assert.Equal(t, int64(1), v.window.Sum.functions[Function{Name: "leaf", Module: "vmlinux"}].self)
-	assert.Equal(t, int64(2), v.window.Sum.functions[Function{Name: "leaf", Module: "vmlinux"}].total)
-	preempted := v.window.Sum.functions[Function{Name: Preempted}]
+	assert.Equal(t, int64(1), v.window.Sum.counts.functions[Function{Name: "leaf", Module: "vmlinux"}].self)
+	assert.Equal(t, int64(2), v.window.Sum.counts.functions[Function{Name: "leaf", Module: "vmlinux"}].total)
+	preempted := v.window.Sum.counts.functions[Function{Name: Preempted}]
 	assert.Equal(t, []int64{1, 1}, []int64{preempted.self, preempted.total})
 	assert.Equal(t, map[Function]int64{{Name: "leaf", Module: "vmlinux"}: 1}, preempted.callers)
-	assert.Equal(t, int64(4), v.window.Sum.Frames, "it is no frame")
+	assert.Equal(t, int64(4), v.window.Sum.counts.Frames, "it is no frame")
 }

@@ -196,7 +196,7 @@ func TestIdleKernelThreads(t *testing.T) {
 		assert.Contains(t, v.Header()[1], "In all: 3.00")
 		assert.Equal(t, line, v.Header()[2])
 		assert.Equal(t, 2, v.JSON(0).(JSON).Idle)
-		assert.Equal(t, int64(shown*5e8), v.window.Sum.Kernel)
+		assert.Equal(t, int64(shown*5e8), v.window.Sum.counts.Kernel)
 	}
 	v, g := NewFunctions(WaitTime, time.Minute, BySelf), NewGroups(WaitTime, ByThread, time.Minute, procname.Names{})
 	v.Add(b)
@@ -205,15 +205,15 @@ func TestIdleKernelThreads(t *testing.T) {
 	assert.Contains(t, g.Header(), "2 kernel threads waiting in their main function: i shows them.")
 	v.ToggleIdle()
 	g.ToggleIdle()
-	assert.Equal(t, []int64{all * 5e8, all * 5e8}, []int64{v.window.Sum.Kernel, g.window.Sum.sum()})
+	assert.Equal(t, []int64{all * 5e8, all * 5e8}, []int64{v.window.Sum.counts.Kernel, g.window.Sum.sum()})
 	assert.NotContains(t, strings.Join(append(v.Header(), g.Header()...), "\n"), "main function")
 	assert.Equal(t, "worker_thread", v.Rows(BySelf)[0].Cells[2])
 	v.ToggleIdle()
-	assert.Equal(t, int64(shown*5e8), v.window.Sum.Kernel)
+	assert.Equal(t, int64(shown*5e8), v.window.Sum.counts.Kernel)
 
 	b.OffCPU = false // samples of what runs
 	v.Add(b)
-	assert.Equal(t, int64((shown+all)*5e8), v.window.Sum.Kernel)
+	assert.Equal(t, int64((shown+all)*5e8), v.window.Sum.counts.Kernel)
 }
 
 // TestTies verifies that rows whose shares look the same stay in the order of their names, whatever the exact values are.
@@ -228,7 +228,7 @@ func TestTies(t *testing.T) {
 	v.Add(waitsFor(map[*rewritetest.Frame]int64{&leaf: 1000, &middle: 1010}))
 	assert.Equal(t, "middle", v.Rows(BySelf)[0].Cells[2])
 
-	exact := v.window.Sum.sorted(BySelf, 0)
+	exact := v.window.Sum.counts.sorted(BySelf, 0)
 	assert.Equal(t, "middle", exact[0].Name)
 	g := NewGroups(WaitTime, ByThread, 0, procname.Names{})
 	b := batchOf(0, wait{tid: 10, stack: stack(leaf)}, wait{tid: 11, stack: stack(leaf)})

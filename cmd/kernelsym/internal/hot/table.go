@@ -26,11 +26,11 @@ func (t *functionTable) Title() string { return "kernel functions of " + t.of }
 func (t *functionTable) Header() []string {
 	s := t.sums()
 	if t.measure == WaitTime {
-		return []string{t.measure.amount(s.Kernel) + ".", t.measure.legend}
+		return []string{t.measure.amount(s.counts.Kernel) + ".", t.measure.legend}
 	}
 	return []string{
 		fmt.Sprintf("%s, %s of all CPU time; %s in user space.",
-			plural.Of(int(s.Kernel), "kernel sample"), format(s.Kernel, s.possible), format(s.user, s.possible)),
+			plural.Of(int(s.counts.Kernel), "kernel sample"), format(s.counts.Kernel, s.possible), format(s.user, s.possible)),
 		t.measure.legend,
 	}
 }
@@ -50,10 +50,10 @@ func (t *functionTable) Sorts() []string {
 // no bars, because bars compare functions.
 func (t *functionTable) Rows(by string) []topview.Row {
 	s := t.sums()
-	rows := make([]topview.Row, 0, len(s.functions)+2)
+	rows := make([]topview.Row, 0, len(s.counts.functions)+2)
 	others := s.others()
-	for _, fn := range s.sorted(by, t.measure.rank(s.possible)) {
-		f := s.functions[fn]
+	for _, fn := range s.counts.sorted(by, t.measure.rank(s.possible)) {
+		f := s.counts.functions[fn]
 		count := f.self
 		if by == ByTotal {
 			count = f.total
@@ -88,7 +88,7 @@ type other struct {
 
 // others returns the other rows that have samples, the one with the most first.
 func (s *sums) others() []other {
-	list := []other{{UserSpace, s.user}, {Guests, s.Guest}}
+	list := []other{{UserSpace, s.user}, {Guests, s.counts.Guest}}
 	slices.SortStableFunc(list, func(a, b other) int { return cmp.Compare(b.count, a.count) })
 	return slices.DeleteFunc(list, func(o other) bool { return o.count == 0 })
 }
@@ -97,7 +97,7 @@ func (t *functionTable) row(s *sums, fn Function, self, total, bar int64) topvie
 	return topview.Row{
 		Key:   key(fn),
 		Cells: []string{t.measure.share(self, s.possible), t.measure.share(total, s.possible), fn.label(), fn.Module},
-		Share: percent(bar, max(s.possible, float64(s.All))) / 100, // many threads can wait at once
+		Share: percent(bar, max(s.possible, float64(s.counts.All))) / 100, // many threads can wait at once
 	}
 }
 
@@ -127,7 +127,7 @@ func (c *callers) Title() string {
 
 func (c *callers) Header() []string {
 	s := c.table.sums()
-	f := s.functions[c.of]
+	f := s.counts.functions[c.of]
 	if f == nil {
 		return []string{"No samples now of " + c.of.String() + "."}
 	}
@@ -145,7 +145,7 @@ func (c *callers) Columns() []topview.Column {
 func (c *callers) Sorts() []string { return []string{ByTotal} }
 
 func (c *callers) Rows(string) []topview.Row {
-	f := c.table.sums().functions[c.of]
+	f := c.table.sums().counts.functions[c.of]
 	if f == nil {
 		return nil
 	}

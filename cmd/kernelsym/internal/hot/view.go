@@ -66,14 +66,14 @@ func (v *Functions) Header() []string {
 	if last.OffCPU {
 		return append([]string{
 			fmt.Sprintf("off-CPU time on %s, %s: %s of waits of at least %s", plural.Of(last.CPUs, "CPU"), v.span(), plural.Of(s.samples, "sample"), last.Threshold),
-			fmt.Sprintf("%s In all: %s. Frames named: %.1f%%", v.measure.legend, v.measure.share(s.Kernel, s.possible), percent(s.Named, float64(s.Frames))),
+			fmt.Sprintf("%s In all: %s. Frames named: %.1f%%", v.measure.legend, v.measure.share(s.counts.Kernel, s.possible), percent(s.counts.Named, float64(s.counts.Frames))),
 		}, slices.Concat(recorded(last), s.idle.lines(v.length > 0), v.problems())...)
 	}
 	lines := []string{
 		fmt.Sprintf("%s at %d Hz on %s, %s: %s, %d lost",
-			last.Event, last.Frequency, plural.Of(last.CPUs, "CPU"), v.span(), plural.Of(int(s.Kernel), "kernel sample"), s.losses.records),
+			last.Event, last.Frequency, plural.Of(last.CPUs, "CPU"), v.span(), plural.Of(int(s.counts.Kernel), "kernel sample"), s.losses.records),
 		fmt.Sprintf("Percent of all CPU time: kernel %.1f, user space %.1f%s. Frames named: %.1f%%",
-			percent(s.Kernel, s.possible), percent(s.user, s.possible), s.guests(), percent(s.Named, float64(s.Frames))),
+			percent(s.counts.Kernel, s.possible), percent(s.user, s.possible), s.guests(), percent(s.counts.Named, float64(s.counts.Frames))),
 	}
 	return append(lines, v.problems()...)
 }
@@ -82,7 +82,7 @@ func (v *Functions) Header() []string {
 func (v *Functions) problems() (lines []string) {
 	s := v.window.Sum
 	lines = s.losses.problems(v.window.Last, s.elapsed)
-	if s.Nameless() {
+	if s.counts.Nameless() {
 		lines = append(lines, NoNames)
 	}
 	if err := v.window.Last.Missing; err != nil {
@@ -93,10 +93,10 @@ func (v *Functions) problems() (lines []string) {
 
 // guests returns the guests' share as text, or an empty string if there were no guests.
 func (s *sums) guests() string {
-	if s.Guest == 0 {
+	if s.counts.Guest == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", guests %.1f", percent(s.Guest, s.possible))
+	return fmt.Sprintf(", guests %.1f", percent(s.counts.Guest, s.possible))
 }
 
 // span returns, as text, the length of time that the numbers cover.
@@ -128,7 +128,7 @@ func (v *Functions) table() *functionTable {
 // JSON implements topview.View.
 func (v *Functions) JSON(count int) any {
 	s := v.window.Sum
-	j := s.json(s.possible, v.by, count)
+	j := s.counts.json(s.possible, v.by, count)
 	j.PercentOf, j.Unit, j.Seconds = v.measure.whole, v.measure.jsonUnit, s.elapsed.Seconds()
 	j.Samples.User, j.Samples.Lost, j.Samples.Possible = &s.user, &s.losses.records, s.possible
 	j.Samples.Throttled, j.Idle = s.losses.throttled, len(s.idle.threads)

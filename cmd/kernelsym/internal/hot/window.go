@@ -10,7 +10,7 @@ import (
 
 // sums are numbers of samples.
 type sums struct {
-	*Counts
+	counts   *Counts
 	samples  int   // with kernel frames, or of guests
 	user     int64 // samples of user code
 	losses   losses
@@ -21,13 +21,13 @@ type sums struct {
 	batch *live.Batch // to count it again; nil for several
 }
 
-func newSums() *sums { return &sums{Counts: NewCounts()} }
+func newSums() *sums { return &sums{counts: NewCounts()} }
 
 // count returns the sums of a batch.
 func count(b *live.Batch, showIdle bool) *sums {
 	s := newSums()
 	for sample, codes := range s.idle.countedIn(b, showIdle) {
-		s.addSample(sample, codes)
+		s.counts.addSample(sample, codes)
 	}
 	s.samples, s.user, s.losses, s.possible, s.elapsed = b.Kernel-s.idle.samples, int64(b.User), lossesOf(b), possible(b), b.End.Sub(b.Start)
 	s.batch = b
@@ -36,7 +36,7 @@ func count(b *live.Batch, showIdle bool) *sums {
 
 // Merge adds other sums.
 func (s *sums) Merge(o *sums) {
-	s.merge(o.Counts)
+	s.counts.merge(o.counts)
 	s.samples, s.user = s.samples+o.samples, s.user+o.user
 	s.losses.add(o.losses)
 	s.idle.add(&o.idle)

@@ -74,9 +74,9 @@ func Find(ctx context.Context, o Options, match func(name string) bool) ([]Place
 
 // placeOf returns the place of a site, with the function that contains the code if that is certain.
 func placeOf(snapshot *timeline.Snapshot, s btfinline.Site) Place {
-	p := Place{Inlined: symtab.NameOf(s.Function).Name, Image: s.Object}
+	p := Place{Inlined: symtab.NameOf(s.Entry.Function).Name, Image: s.Object}
 	if s.Address == 0 {
-		p.Address = fmt.Sprintf("%s:%s+%#x", s.Object, s.Section, s.Offset)
+		p.Address = fmt.Sprintf("%s:%s+%#x", s.Object, s.Entry.Section, s.Entry.Offset)
 		return p
 	}
 	p.Address = "0x" + printable.Address(s.Address).String()

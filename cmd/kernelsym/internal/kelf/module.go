@@ -119,7 +119,7 @@ func (f *File) layout() error {
 	f.info.Extent.End = uint32(size)
 	text := slices.IndexFunc(f.info.Sections, func(s pack.Section) bool { return s.Name == ".text" })
 	if text >= 0 {
-		f.info.Base = f.info.Sections[text].Start
+		f.info.Base = f.info.Sections[text].Range.Start
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func moduleImage(f *File) (*timeline.Image, error) {
 		PLTFollows: f.pltFollows,
 	}
 	for _, s := range f.info.Sections {
-		section := kmod.FileSection{Name: s.Name, Start: moduleStart + uint64(s.Start), End: moduleStart + uint64(s.End)}
+		section := kmod.FileSection{Name: s.Name, Start: moduleStart + uint64(s.Range.Start), End: moduleStart + uint64(s.Range.End)}
 		module.Sections = append(module.Sections, section)
 	}
 	return module.Image(func(add func(addr uint64, typ byte, name []byte)) {

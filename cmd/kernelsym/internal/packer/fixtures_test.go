@@ -96,7 +96,7 @@ func chain(t *testing.T, p *pack.Pack, symbol string) (functions []string) {
 		if s.Name != symbol {
 			continue
 		}
-		for addr := s.Start; addr < s.End; addr++ {
+		for addr := s.Range.Start; addr < s.Range.End; addr++ {
 			if frames := p.Find(addr, nil); len(frames) > len(functions) {
 				functions = nil
 				for _, f := range frames {

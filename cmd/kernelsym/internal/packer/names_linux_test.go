@@ -85,7 +85,7 @@ func differences(t *testing.T, m *timeline.Image, p *pack.Pack) (n int) {
 	}
 	for s := range p.Symbols() {
 		base := uint64(p.Info().Base)
-		packed = append(packed, symbol{uint64(s.Start) - base, uint64(s.End) - base, s.Name, s.Folded})
+		packed = append(packed, symbol{uint64(s.Range.Start) - base, uint64(s.Range.End) - base, s.Name, s.Folded})
 	}
 	if i, j := len(running)-1, len(packed)-1; runtime.GOARCH == "arm64" && i >= 0 && j >= 0 &&
 		running[i].start == packed[j].start && packed[j].end == uint64(p.Info().Extent.End-p.Info().Base) {

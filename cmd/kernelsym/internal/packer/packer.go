@@ -79,7 +79,7 @@ func Run(ctx context.Context, jobs []Job, o Options) (Result, error) {
 		return Result{}, err
 	}
 	type sized struct {
-		Job
+		job  Job
 		size int64
 	}
 	list := make([]sized, len(jobs))
@@ -96,7 +96,7 @@ func Run(ctx context.Context, jobs []Job, o Options) (Result, error) {
 	usual := debug.SetGCPercent(gcPercent)
 	for _, job := range list[:alone] {
 		if ctx.Err() == nil {
-			c.add(o.run(job.Job, job.size))
+			c.add(o.run(job.job, job.size))
 		}
 	}
 	debug.SetGCPercent(usual)
@@ -105,7 +105,7 @@ func Run(ctx context.Context, jobs []Job, o Options) (Result, error) {
 	for range min(runtime.GOMAXPROCS(0), atOnce) {
 		workers.Go(func() {
 			for job := range queue {
-				c.add(o.run(job.Job, job.size))
+				c.add(o.run(job.job, job.size))
 			}
 		})
 	}

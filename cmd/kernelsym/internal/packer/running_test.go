@@ -107,7 +107,7 @@ func TestRunningKernel(t *testing.T) {
 	for s := range p.Symbols() {
 		want := core.Text.Symbol(i)
 		if name := core.Text.Name(want); s.Name != name.System || s.Folded != name.Folded ||
-			core.Base()+uint64(s.Start) != want.Start || core.Base()+uint64(s.End) != want.End() {
+			core.Base()+uint64(s.Range.Start) != want.Start || core.Base()+uint64(s.Range.End) != want.End() {
 			different++
 		}
 		i++
