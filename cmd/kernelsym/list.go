@@ -31,18 +31,12 @@ type listed struct {
 	Name    string            `json:"name"`            // empty if the kernel gives none
 	Age     *seconds          `json:"age_s,omitempty"` // nil if the kernel does not report it
 	Source  string            `json:"source"`          // where the kernel lists it
-	listedText
-	listedProgram
-}
 
-// listedText has the fields of the core kernel and of modules.
-type listedText struct {
+	// Of the core kernel and modules.
 	Symbols int    `json:"symbols,omitempty"`
 	BuildID string `json:"build_id,omitempty"`
-}
 
-// listedProgram has the fields of functions of BPF programs.
-type listedProgram struct {
+	// Of functions of BPF programs.
 	Program uint32 `json:"program_id,omitempty"`
 	Type    string `json:"program_type,omitempty"`
 }
@@ -182,11 +176,10 @@ func describeImage(s *timeline.Snapshot, m *timeline.Image, ages *programAges) l
 	}
 	if !m.IsFunction() {
 		l.Bytes -= m.Text.Gap.End - m.Text.Gap.Start
-		l.listedText = listedText{m.Len(), m.BuildID()}
+		l.Symbols, l.BuildID = m.Len(), m.BuildID()
 	}
 	if m.Program != nil {
-		l.listedProgram = listedProgram{m.Program.ID, m.Program.Type}
-		l.Age = ages.of(m.Program.ID)
+		l.Program, l.Type, l.Age = m.Program.ID, m.Program.Type, ages.of(m.Program.ID)
 	}
 	return l
 }

@@ -40,11 +40,8 @@ type packDescription struct {
 	Release      string `json:"release,omitempty"`
 	Bytes        int    `json:"bytes"`
 	Symbols      int    `json:"symbols"`
-	packLines
-}
 
-// packLines are the counts of line information.
-type packLines struct {
+	// Counts of line information.
 	Rows      int `json:"line_rows"` // 0 in a pack of symbols only
 	Functions int `json:"functions"`
 	Files     int `json:"files"`
@@ -56,7 +53,7 @@ func describePack(p *pack.Pack) packDescription {
 	return packDescription{
 		BuildID: info.BuildID, Name: info.Name, Architecture: info.Arch, Release: info.Release,
 		Bytes: int(p.Bytes()), Symbols: p.NumSymbols(),
-		packLines: packLines{Rows: c.Rows, Functions: c.Functions, Files: c.Files, Inlined: c.Nodes},
+		Rows: c.Rows, Functions: c.Functions, Files: c.Files, Inlined: c.Nodes,
 	}
 }
 

@@ -19,19 +19,16 @@ type Row struct {
 	UID      *uint32           `json:"uid,omitempty"` // of the process that loaded it
 	LoadedBy *procname.Process `json:"loaded_by,omitempty"`
 
-	Sampled
-	Counted *Counted `json:"kernel_count,omitempty"`
-
-	key Key
-}
-
-// Sampled has the results of sampling a program. Shares are in percent of one CPU. They are nil if they were not measured: no
-// sample was taken, but the program may have run.
-type Sampled struct {
+	// The results of sampling it. Shares are in percent of one CPU. They are nil if they were not measured: no sample was
+	// taken, but the program may have run.
 	Self        *Share `json:"self,omitempty"`
 	Total       *Share `json:"total,omitempty"`
 	Interrupted *Share `json:"interrupted,omitempty"`
 	Hottest     *Spot  `json:"hottest_line,omitempty"`
+
+	Counted *Counted `json:"kernel_count,omitempty"`
+
+	key Key
 }
 
 // A Share is a number of samples, and its percentage of one CPU.
