@@ -13,6 +13,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packview"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/running"
+	"github.com/kernelsym/kernelsym/internal/symbolize"
 )
 
 func newLookup() *cobra.Command {
@@ -106,7 +107,7 @@ func (f *resolverFlags) resolver(cmd *cobra.Command) (*lookup.Resolver, error) {
 		if r.Text, err = lookup.ParseAddress(f.text); err != nil || len(f.packs) == 0 {
 			return nil, usage(cmd, fmt.Errorf("--text is %q: it takes a hexadecimal address, and needs --pack", f.text))
 		}
-		if r.Text>>63 == 0 {
+		if !symbolize.InKernelHalf(r.Text) {
 			return nil, usage(cmd, fmt.Errorf("--text is %q, which is no kernel address: read it as root on that machine: %s", f.text, readText))
 		}
 	}

@@ -105,9 +105,9 @@ func (f *topFlags) apply(o *live.Options) error {
 	o.Interval = time.Duration(f.delay * float64(time.Second))
 	o.First = min(first, o.Interval)
 	var errs [3]error
-	o.Filter.PIDs, errs[0] = existing(o.Procfs, kindProcess, f.processes)
-	o.Filter.TIDs, errs[1] = existing(o.Procfs, "thread", f.threads)
-	o.Filter.CPUs, errs[2] = cpus(o.Sysfs, f.cpus)
+	o.Tasks.PIDs, errs[0] = existing(o.Procfs, kindProcess, f.processes)
+	o.Tasks.TIDs, errs[1] = existing(o.Procfs, "thread", f.threads)
+	o.CPUs, errs[2] = cpus(o.Sysfs, f.cpus)
 	return errors.Join(errs[:]...)
 }
 

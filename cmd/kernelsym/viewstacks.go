@@ -14,6 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/symbolize"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
@@ -121,7 +122,7 @@ func unnamed(loc *profile.Location) string {
 	if m.Start <= addr && addr < m.Limit {
 		addr += m.Offset - m.Start
 	}
-	if addr>>63 == 1 {
+	if symbolize.InKernelHalf(addr) {
 		return nameless + " " + m.File
 	}
 	return fmt.Sprintf("%s %s+%#x", nameless, path.Base(m.File), addr)

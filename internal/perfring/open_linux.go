@@ -186,9 +186,8 @@ func completeStacks(attr *unix.PerfEventAttr, ringBytes int, cgroups bool) {
 	}
 }
 
-// complete adds the attributes that say when a sample is taken, and how long its stack is.
+// complete adds the attributes that say when a sample is taken.
 func (s Sampling) complete(attr *unix.PerfEventAttr, cpu int) error {
-	attr.Sample_max_stack = s.MaxStack
 	if !s.Idle {
 		attr.Bits |= unix.PerfBitExcludeIdle
 	}

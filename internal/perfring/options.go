@@ -86,10 +86,6 @@ type Sampling struct {
 
 	// Cgroups also records the cgroup of each sample. It needs Linux 5.7: see CheckCgroups.
 	Cgroups bool
-
-	// MaxStack is how many addresses of a stack are kept, 0 for as many as the sysctl
-	// kernel.perf_event_max_stack allows.
-	MaxStack uint16
 }
 
 // Period returns the time that a sample stands for.

@@ -65,9 +65,6 @@ func newClock(spans []span, forgot int64) *Clock {
 // end returns the Unix time from which on the span is no longer possible.
 func (s *span) end() int64 { return add(add(s.to, settle), s.offset) }
 
-// Unix returns the Unix time of a time of the kernel's clock, by the latest difference.
-func (c *Clock) Unix(boot int64) int64 { return boot + c.spans[len(c.spans)-1].offset }
-
 // Convert returns an interval of the kernel's clock that contains an interval of Unix time, in
 // nanoseconds since the epoch. The result is wider by the error of reading the clocks. Near a
 // step it covers all possible times. For a time that the wall clock never showed, it covers the
@@ -77,32 +74,21 @@ func (c *Clock) Convert(unix timeline.Interval) timeline.Interval {
 	if unix.From >= c.plain {
 		return c.spans[len(c.spans)-1].convert(unix)
 	}
-	union, all := empty, empty
+	union, all := timeline.Never, timeline.Never
 	for _, s := range c.spans {
 		at := s.convert(unix)
-		all = all.with(at)
+		all = all.Union(at)
 		if at.To > add(s.from, -lag) && at.From < add(s.to, settle) {
-			union = union.with(at)
+			union = union.Union(at)
 		}
 	}
-	if union == empty {
+	if union == timeline.Never {
 		union = all
 	}
 	if unix.From < c.forgot {
 		union.From = math.MinInt64
 	}
-	return timeline.Interval(union)
-}
-
-// interval is a timeline.Interval with a method.
-type interval timeline.Interval
-
-// empty contains no time. Its with returns the other interval.
-var empty = interval{From: math.MaxInt64, To: math.MinInt64}
-
-// with returns the smallest interval that contains two intervals.
-func (i interval) with(o timeline.Interval) interval {
-	return interval{From: min(i.From, o.From), To: max(i.To, o.To)}
+	return union
 }
 
 func (s *span) convert(unix timeline.Interval) timeline.Interval {

@@ -49,7 +49,7 @@ func (t *times) read() {
 		t.span = timeline.Present
 		return
 	}
-	t.span = noTime
+	t.span = timeline.Never
 	for of := range t.pass.message.EachProfile() {
 		t.profiles = append(t.profiles, t.ofProfile(of.Profile))
 		if t.pass.producers[of.Number] != symbolize.OtherHost {
@@ -57,9 +57,6 @@ func (t *times) read() {
 		}
 	}
 }
-
-// noTime is an empty interval whose union with any other is the other.
-var noTime = timeline.Interval{From: math.MaxInt64, To: math.MinInt64}
 
 // ofProfile returns the time of the samples of a profile that have no timestamps.
 func (t *times) ofProfile(profile pprofile.Profile) timeline.Interval {
@@ -72,7 +69,7 @@ func (t *times) ofProfile(profile pprofile.Profile) timeline.Interval {
 // that contains a time which no clock has shown can become shorter.
 func (t *times) readSamples(of otlp.ProfileOf) {
 	var all []timeline.Interval
-	stamps := noTime
+	stamps := timeline.Never
 	samples := of.Profile.Samples()
 	for k := range samples.Len() {
 		sample := samples.At(k)
@@ -82,7 +79,7 @@ func (t *times) readSamples(of otlp.ProfileOf) {
 		}
 		stamps = stamps.Union(unionOf(sample.TimestampsUnixNano()))
 	}
-	if stamps == noTime {
+	if stamps == timeline.Never {
 		return
 	}
 	at := t.sources.Clock.Convert(stamps)
@@ -94,7 +91,7 @@ func (t *times) readSamples(of otlp.ProfileOf) {
 
 // unionOf returns the interval from the first to the last of some timestamps.
 func unionOf(stamps pcommon.UInt64Slice) timeline.Interval {
-	union := noTime
+	union := timeline.Never
 	for k := range stamps.Len() {
 		union = union.Union(timeline.Instant(unixTime(pcommon.Timestamp(stamps.At(k)))))
 	}

@@ -20,11 +20,7 @@ const (
 
 // String returns the state in lower case.
 func (s State) String() string {
-	names := [...]string{"starting", "up", "degraded", "down"}
-	if int(s) < len(names) {
-		return names[s]
-	}
-	return fmt.Sprintf("State(%d)", uint8(s))
+	return [...]string{"starting", "up", "degraded", "down"}[s]
 }
 
 // Health is the state of a source, and the reason for it.

@@ -141,22 +141,28 @@ func Load(ctx context.Context, sources ...Source) (*timeline.Snapshot, error) {
 	var wait sync.WaitGroup
 	for i, s := range sources {
 		wait.Go(func() {
-			once, cancel := context.WithCancel(ctx)
-			defer cancel()
-			err := s.Run(once, func(u Update) {
-				tables[i], errs[i] = u.Table, u.Degraded
-				cancel()
-			})
-			if tables[i] == nil {
-				errs[i] = cmp.Or(err, context.Cause(ctx))
-			}
-			if errs[i] != nil {
+			if tables[i], errs[i] = LoadTable(ctx, s); errs[i] != nil {
 				errs[i] = fmt.Errorf("%s: %w", s.Name(), errs[i])
 			}
 		})
 	}
 	wait.Wait()
 	return timeline.NewSnapshot(tables...), errors.Join(errs...)
+}
+
+// LoadTable runs a source until it has published once, and returns its table. The error says what is missing from the table
+// or, if that is nil, why the source failed or was not ready when ctx was done.
+func LoadTable(ctx context.Context, s Source) (table *timeline.Table, missing error) {
+	once, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := s.Run(once, func(u Update) {
+		table, missing = u.Table, u.Degraded
+		cancel()
+	})
+	if table == nil {
+		return nil, cmp.Or(err, context.Cause(ctx))
+	}
+	return table, missing
 }
 
 // Snapshot returns the current snapshot. It never waits. The snapshot of a nil Cache is nil.

@@ -200,7 +200,6 @@ func TestNilCache(t *testing.T) {
 func TestStateNames(t *testing.T) {
 	assert.Equal(t, "starting", StateStarting.String())
 	assert.Equal(t, "down", StateDown.String())
-	assert.Equal(t, "State(9)", State(9).String())
 }
 
 func TestWaitReadyWaitsForEachSource(t *testing.T) {

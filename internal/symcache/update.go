@@ -3,7 +3,6 @@
 package symcache
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -34,11 +33,7 @@ const (
 
 // String returns the kind's name in metrics.
 func (k Kind) String() string {
-	names := [NumKinds]string{"load", "unload", "symbols"}
-	if int(k) < len(names) {
-		return names[k]
-	}
-	return fmt.Sprintf("Kind(%d)", uint8(k))
+	return [NumKinds]string{"load", "unload", "symbols"}[k]
 }
 
 // Changes are the changes since the last update. The zero value has none.

@@ -69,7 +69,6 @@ func TestDelays(t *testing.T) {
 func TestKindNames(t *testing.T) {
 	assert.Equal(t, "load", KindLoad.String())
 	assert.Equal(t, "symbols", KindSymbols.String())
-	assert.Equal(t, "Kind(9)", Kind(9).String())
 }
 
 // lazy publishes a table with one function each time it is refreshed.

@@ -73,7 +73,7 @@ func checkText(t testing.TB, m *Text, o oracle) {
 
 // lookup returns the symbol at any address, inside the text or not.
 func lookup(m *Text, addr uint64) (s Symbol, ok bool) {
-	if m.Contains(addr) {
+	if addr-m.Start < m.End-m.Start && !m.Gap.Contains(addr) {
 		s = m.Lookup(addr)
 	}
 	return s, s.Exists()

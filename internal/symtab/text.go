@@ -42,11 +42,6 @@ type Range struct{ Start, End uint64 }
 // Contains reports whether an address is in the range.
 func (r Range) Contains(addr uint64) bool { return addr-r.Start < r.End-r.Start }
 
-// Contains reports whether an address is in the code.
-func (t *Text) Contains(addr uint64) bool {
-	return addr-t.Start < t.End-t.Start && !t.Gap.Contains(addr)
-}
-
 // Main returns the code up to the gap.
 func (t *Text) Main() Range {
 	if t.Gap != (Range{}) {

@@ -26,15 +26,9 @@ const (
 	NumOrigins       = iota
 )
 
-// origins are the names of the origins in metrics.
-var origins = [NumOrigins]string{"kernel", "module", "bpf", "trampoline", "ool"}
-
 // String returns the origin's name in metrics.
 func (o Origin) String() string {
-	if int(o) < len(origins) {
-		return origins[o]
-	}
-	return fmt.Sprintf("Origin(%d)", uint8(o))
+	return [NumOrigins]string{"kernel", "module", "bpf", "trampoline", "ool"}[o]
 }
 
 // KernelName is the name of the image that is the core kernel.

@@ -25,6 +25,9 @@ var Always = Interval{From: math.MinInt64, To: Forever}
 // empty, so no time of a sample is equal to it.
 var Present = Interval{From: Forever, To: Forever}
 
+// Never is an empty interval whose union with any other is the other.
+var Never = Interval{From: math.MaxInt64, To: math.MinInt64}
+
 // Since returns the interval from an instant on.
 func Since(from int64) Interval { return Interval{From: from, To: Forever} }
 

@@ -187,7 +187,6 @@ func TestAtDoesNotAllocate(t *testing.T) {
 func TestOriginNames(t *testing.T) {
 	assert.Equal(t, "kernel", OriginKernel.String())
 	assert.Equal(t, "ool", OriginOOL.String())
-	assert.Equal(t, "Origin(200)", Origin(200).String())
 }
 
 // TestLookUpsOfReusedAddresses verifies that a lookup visits few images, however many images had

@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/symbolize"
 )
 
 // Name is the name of an address.
@@ -58,7 +60,7 @@ func parse(word []byte) (addr uint64, ok bool) {
 		return 0, false
 	}
 	addr, err := strconv.ParseUint(string(word), 16, 64)
-	return addr, err == nil && addr>>63 == 1
+	return addr, err == nil && symbolize.InKernelHalf(addr)
 }
 
 // isNamed reports whether the text after an address names it, in one of the forms that programs

@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,14 +140,7 @@ var lost = map[string]struct{ some, all string }{
 func load(ctx context.Context, source symcache.Source) (table *timeline.Table, degraded error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSlow)
 	defer cancel()
-	err := source.Run(ctx, func(u symcache.Update) {
-		table, degraded = u.Table, u.Degraded
-		cancel()
-	})
-	if table == nil {
-		return nil, cmp.Or(err, context.Cause(ctx))
-	}
-	return table, degraded
+	return symcache.LoadTable(ctx, source)
 }
 
 // countNameless returns the number of BPF functions for which the kernel may have no name.

@@ -10,28 +10,21 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// Stats counts the debug information that was read.
-type Stats struct {
-	Units int
-	Nodes int // functions that have code, and places at which functions were inlined
-	Rows  int // before rows of overlapping units are left out
-}
-
-// Build adds nodes and rows to a pack, from the debug information that a file has about its code.
-// It calls progress, unless that is nil, with the number of bytes read and the total. The error
+// Build adds nodes and rows to a pack, from the debug information that a file has about its code, and reports whether there
+// were lines. It calls progress, unless that is nil, with the number of bytes read and the total. The error
 // names the section. It wraps [ErrNoDebugInfo], [ErrUnsupported], [ErrMalformed], [ErrTooMuch] or
 // an error of reading the file, and leaves the pack unusable. Build is not safe for concurrent use
 // with the file or the writer.
-func Build(f *kelf.File, w *pack.Writer, progress func(done, total int64)) (Stats, error) {
+func Build(f *kelf.File, w *pack.Writer, progress func(done, total int64)) (hasLines bool, err error) {
 	s, err := openSections(f)
 	if err != nil {
-		return Stats{}, fmt.Errorf("%s: %w", f.Name(), err)
+		return false, fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	stats, err := build(s, f, w, progress)
+	hasLines, err = build(s, f, w, progress)
 	if err != nil {
-		return Stats{}, fmt.Errorf("%s: %w", f.Name(), err)
+		return false, fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	return stats, nil
+	return hasLines, nil
 }
 
 // code is the code that a pack covers. [kelf.File] implements it.
@@ -43,13 +36,11 @@ type code interface {
 // A builder reads the debug information of one file.
 type builder struct {
 	code  code
-	w     *pack.Writer
 	units *units
 	files *files
 	tree  *tree
 	lines lines
 	rows  rows
-	nodes int // number of nodes in all units
 }
 
 // lines holds the lines of one unit at a time, and buffers for processing them.
@@ -66,18 +57,17 @@ type lines struct {
 type line struct{ file, line uint32 }
 
 // build reads all units.
-func build(s *sections, c code, w *pack.Writer, progress func(done, total int64)) (Stats, error) {
-	b := &builder{code: c, w: w}
-	var err error
+func build(s *sections, c code, w *pack.Writer, progress func(done, total int64)) (hasLines bool, err error) {
+	b := &builder{code: c}
 	if b.units, err = findUnits(s); err != nil {
-		return Stats{}, err
+		return false, err
 	}
 	b.files = &files{units: b.units, w: w}
 	functions := &functions{units: b.units, files: b.files, w: w, known: map[uint64]pack.Function{}}
 	b.tree = &tree{code: c, w: w, functions: functions, numbers: map[nodeKey]pack.Node{}}
 	b.files.tree.outside = s.outOfTree
 	if err := b.files.findTop(); err != nil {
-		return Stats{}, err
+		return false, err
 	}
 	total := int64(s.info.Size())
 	for _, off := range b.units.starts {
@@ -85,14 +75,14 @@ func build(s *sections, c code, w *pack.Writer, progress func(done, total int64)
 			progress(int64(off), total)
 		}
 		if err := b.buildUnit(off); err != nil {
-			return Stats{}, fmt.Errorf("section %s: unit at %#x: %w", s.info.Name(), off, err)
+			return false, fmt.Errorf("section %s: unit at %#x: %w", s.info.Name(), off, err)
 		}
 	}
 	if progress != nil {
 		progress(total, total)
 	}
 	b.rows.write(w)
-	return Stats{Units: len(b.units.starts), Nodes: b.nodes, Rows: b.rows.n}, nil
+	return b.rows.n > 0, nil
 }
 
 // buildUnit reads a unit.
@@ -111,7 +101,6 @@ func (b *builder) buildUnit(off uint64) error {
 	if err := b.readLines(u); err != nil {
 		return err
 	}
-	b.nodes += len(b.tree.nodes)
 	return b.addRows(u)
 }
 

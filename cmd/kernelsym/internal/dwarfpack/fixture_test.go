@@ -210,7 +210,7 @@ func TestProgress(t *testing.T) {
 	defer f.Close()
 	var last, total int64
 	w := pack.NewWriter(f.Info())
-	stats, err := dwarfpack.Build(f, w, func(done, all int64) {
+	hasLines, err := dwarfpack.Build(f, w, func(done, all int64) {
 		assert.GreaterOrEqual(t, done, last)
 		last, total = done, all
 	})
@@ -219,9 +219,7 @@ func TestProgress(t *testing.T) {
 	info, err := f.Debug("info")
 	require.NoError(t, err)
 	assert.EqualValues(t, info.Size(), total)
-	assert.Equal(t, 1, stats.Units)
-	assert.Positive(t, stats.Rows)
-	assert.GreaterOrEqual(t, stats.Nodes, 5)
+	assert.True(t, hasLines)
 	data, err := w.Bytes()
 	require.NoError(t, err)
 	again := packOf(t, "testdata/inlined.ko")

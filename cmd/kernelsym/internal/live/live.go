@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,8 +32,9 @@ type Options struct {
 	Interval      time.Duration
 	First         time.Duration // the interval of the first batch, 0 for Interval
 	Duration      time.Duration // how long to sample, 0 for until the context is done
-	Filter        Filter
-	Containers    bool // tell samples of containers apart
+	Tasks         tasks.Selection
+	CPUs          []int // empty for all
+	Containers    bool  // tell samples of containers apart
 
 	// Packs are those by which the core kernel is located while it hides its symbols (see contract 10.5). If they are nil, it
 	// must not be located.
@@ -43,12 +43,6 @@ type Options struct {
 	OffCPU    bool          // sample what waits, not what runs; Event and Frequency do not apply
 	Threshold time.Duration // of waits
 	States    bool          // with OffCPU, read the states of threads and their delays in the run queue, too
-}
-
-// A Filter selects what is sampled. An empty list allows all.
-type Filter struct {
-	PIDs, TIDs []uint32 // threads of either are sampled
-	CPUs       []int
 }
 
 // A Batch has the samples of an interval.
@@ -73,8 +67,8 @@ type Batch struct {
 	Threshold time.Duration // of waits
 	LostWaits int           // waits that are not in Messages because records were lost
 	Paused    time.Duration // the time before Start in which nothing was sampled, because of too many context switches
-	Recorded  *int          // the threads of the Filter whose events were opened; nil if all threads were recorded
-	Others    error         // why events of all threads were opened, despite the Filter
+	Recorded  *int          // the selected threads whose events were opened; nil if all threads were recorded
+	Others    error         // why events of all threads were opened, despite the selection
 
 	// With OffCPU, what /proc shows of threads, and what it does not show.
 	Threads   tasks.Reading // with States, at the end; at most maxThreads
@@ -104,7 +98,7 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 		options:  o,
 		rewriter: rewrite.New(rewrite.Options{History: limits.TTL}),
 		visit:    visit,
-		threads:  threads{procfs: o.Procfs, of: tasks.Selection{PIDs: o.Filter.PIDs, TIDs: o.Filter.TIDs}, states: o.States, most: maxThreads},
+		threads:  threads{procfs: o.Procfs, of: o.Tasks, states: o.States, most: maxThreads},
 	}
 	from := sources.Everything(o.Procfs, o.Sysfs)
 	from.History, from.Locate = limits, o.Packs != nil
@@ -122,7 +116,7 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 	sampler := kernelstack.Sampler{
 		Options: o.sampling(),
 		First:   o.First,
-		Keep:    o.Filter.keeps,
+		Keep:    o.Tasks.Has,
 		Started: func(event string, missing kernelstack.Missing) {
 			s.event, s.missing = event, missing
 			if o.Duration > 0 {
@@ -167,7 +161,7 @@ const (
 
 func (o *Options) sampling() kernelstack.Options {
 	options := kernelstack.Options{
-		Threads:  kernelstack.Running{Event: o.Event, Frequency: o.Frequency, User: true, CPUs: o.Filter.CPUs},
+		Threads:  kernelstack.Running{Event: o.Event, Frequency: o.Frequency, User: true, CPUs: o.CPUs},
 		Interval: o.Interval, MaxSamples: maxSamples,
 		Buffer: max(minBuffer, o.Frequency*bytesPerSample), Procfs: o.Procfs, Sysfs: o.Sysfs,
 		Containers: o.Containers, Cgroupfs: filepath.Join(o.Sysfs, "fs", "cgroup"), Located: locate.Core,
@@ -176,12 +170,6 @@ func (o *Options) sampling() kernelstack.Options {
 		options.Buffer, options.Least, options.Buffers = switchBuffer, leastSwitchBuffer, switchBuffers
 	}
 	return options
-}
-
-// keeps reports whether a sample of a thread counts.
-func (f *Filter) keeps(pid, tid uint32) bool {
-	anyThread := len(f.PIDs)+len(f.TIDs) == 0
-	return anyThread || slices.Contains(f.PIDs, pid) || slices.Contains(f.TIDs, tid)
 }
 
 type session struct {

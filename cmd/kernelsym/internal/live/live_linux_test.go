@@ -85,7 +85,7 @@ func TestProgramThatIsGone(t *testing.T) {
 		return "bpf_prog_" + info.Tag + "_kernelsym_gone"
 	}
 	o := options()
-	o.Filter.PIDs = []uint32{uint32(os.Getpid())}
+	o.Tasks.PIDs = []uint32{uint32(os.Getpid())}
 	loaded := make(chan string, 1)
 	n := int32(1000)
 	run(t, o, func(b *Batch) bool {
@@ -155,27 +155,11 @@ func TestCPUsWithoutSysfs(t *testing.T) {
 		assert.Equal(t, len(online), b.CPUs)
 		return false
 	})
-	o.Filter.CPUs = online[:1]
+	o.CPUs = online[:1]
 	run(t, o, func(b *Batch) bool {
 		assert.Equal(t, 1, b.CPUs)
 		return false
 	})
-}
-
-func TestFilter(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		f    Filter
-		want bool
-	}{
-		{"none", Filter{}, true},
-		{"process", Filter{PIDs: []uint32{9, 10}}, true},
-		{"another process", Filter{PIDs: []uint32{11}}, false},
-		{"thread", Filter{TIDs: []uint32{11}}, true},
-		{"another process, but the thread", Filter{PIDs: []uint32{1}, TIDs: []uint32{11}}, true},
-	} {
-		assert.Equal(t, tt.want, tt.f.keeps(10, 11), tt.name)
-	}
 }
 
 // TestWithoutPrivilege verifies that the error names the capability to grant.

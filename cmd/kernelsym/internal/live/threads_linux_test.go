@@ -122,7 +122,7 @@ func TestHungBeforeTheStart(t *testing.T) {
 	kernel := until(t, 'S', reader)
 	until(t, 'D', parent)
 
-	o.Filter.TIDs = []uint32{reader, parent}
+	o.Tasks.TIDs = []uint32{reader, parent}
 	o.Interval, o.First = 300*time.Millisecond, 0
 	batches, released := 0, false
 	run(t, o, func(b *Batch) bool {
@@ -195,7 +195,7 @@ func TestWaitForCPU(t *testing.T) {
 		}
 	}
 	tids := []uint32{startThread(spin), startThread(spin)}
-	o.Filter.TIDs = tids
+	o.Tasks.TIDs = tids
 	run(t, o, func(b *Batch) bool {
 		require.NoError(t, b.NoThreads)
 		require.NotNil(t, b.Delays)
@@ -229,7 +229,7 @@ func TestHungWithoutPrivilege(t *testing.T) {
 func TestProcessThatStartsThreads(t *testing.T) {
 	kerneltest.NeedThreadEvents(t)
 	o := waitOptions(t)
-	o.Filter.PIDs = []uint32{uint32(os.Getpid())}
+	o.Tasks.PIDs = []uint32{uint32(os.Getpid())}
 	tid := uint32(0)
 	run(t, o, func(b *Batch) bool {
 		require.NoError(t, b.Others)
@@ -268,7 +268,7 @@ func TestThreadThatEnds(t *testing.T) {
 			}
 		}
 	})
-	o.Filter.TIDs, o.Interval = []uint32{tid}, 200*time.Millisecond
+	o.Tasks.TIDs, o.Interval = []uint32{tid}, 200*time.Millisecond
 	ended, empty := false, 0
 	run(t, o, func(b *Batch) bool {
 		require.NoError(t, b.Others)
@@ -315,7 +315,7 @@ func TestNewThreadsAllTheTime(t *testing.T) {
 			_ = unix.Nanosleep(&pause, nil)
 		}
 	})
-	o.Filter.PIDs = []uint32{uint32(os.Getpid())}
+	o.Tasks.PIDs = []uint32{uint32(os.Getpid())}
 	run(t, o, func(b *Batch) bool {
 		require.NotEqual(t, b.Recorded != nil, b.Others != nil)
 		if b.Others != nil {

@@ -17,13 +17,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packfiles"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packview"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/running"
 	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/symbolize"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
@@ -163,7 +163,7 @@ func (r *Resolver) named(ctx context.Context, q *query) (answers []*Answer, err 
 // is still a range of the running kernel, unless START is the build id of one of them.
 func (r *Resolver) atOffset(ctx context.Context, q *query) ([]*Answer, error) {
 	start, end, isRange := q.startAndLength()
-	if isRange && r.Packs != nil && start > math.MaxInt64 {
+	if isRange && r.Packs != nil && symbolize.InKernelHalf(start) {
 		if _, err := r.Packs.ByBuildID(q.name); errors.Is(err, packfiles.ErrNotFound) {
 			return r.inRange(ctx, start, end)
 		}

@@ -40,10 +40,9 @@ func (o *Options) run(job Job, size int64) (r Result, err error) {
 		return Result{WithoutCode: 1}, nil
 	}
 	w := pack.NewWriter(info)
-	var stats dwarfpack.Stats
-	without := false
+	hasLines, without := false, false
 	if !o.SymbolsOnly {
-		stats, err = dwarfpack.Build(f, w, progress)
+		hasLines, err = dwarfpack.Build(f, w, progress)
 		if without = errors.Is(err, dwarfpack.ErrNoDebugInfo); err != nil && !without {
 			return r, err
 		}
@@ -52,7 +51,7 @@ func (o *Options) run(job Job, size int64) (r Result, err error) {
 	if err != nil {
 		return r, fmt.Errorf("%s: %w", job.Debug, err)
 	}
-	r, err = o.write(info.BuildID, data, stats.Rows > 0)
+	r, err = o.write(info.BuildID, data, hasLines)
 	if without {
 		r.WithoutLines = r.Packs
 	}

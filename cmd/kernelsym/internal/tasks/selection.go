@@ -21,6 +21,11 @@ type Selection struct {
 // IsAll reports whether all tasks are selected.
 func (s *Selection) IsAll() bool { return len(s.PIDs)+len(s.TIDs) == 0 }
 
+// Has reports whether a thread of a process is selected.
+func (s *Selection) Has(pid, tid uint32) bool {
+	return s.IsAll() || slices.Contains(s.PIDs, pid) || slices.Contains(s.TIDs, tid)
+}
+
 // directories yields the directory PID/task/TID of each selected thread, which may have ended. A thread that is selected twice comes twice.
 func (s *Selection) directories(procfs string) iter.Seq[string] {
 	processes := make([]string, 0, len(s.PIDs))

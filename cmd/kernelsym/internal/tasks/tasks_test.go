@@ -78,3 +78,19 @@ func FuzzParseStack(f *testing.F) {
 		}
 	})
 }
+
+func TestSelection(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		s    Selection
+		want bool
+	}{
+		{"none", Selection{}, true},
+		{"process", Selection{PIDs: []uint32{9, 10}}, true},
+		{"another process", Selection{PIDs: []uint32{11}}, false},
+		{"thread", Selection{TIDs: []uint32{11}}, true},
+		{"another process, but the thread", Selection{PIDs: []uint32{1}, TIDs: []uint32{11}}, true},
+	} {
+		assert.Equal(t, tt.want, tt.s.Has(10, 11), tt.name)
+	}
+}
