@@ -12,7 +12,15 @@ import (
 // hasFunctionID reports whether a file ID is that of an image of the table that has no Text (see contract 4.3).
 func (t *Table) hasFunctionID(id string, loads bool) bool {
 	key, ok := parseFileID(id)
-	return ok && t.ids.has(key, loads, t.idVersion, &t.images)
+	if !ok {
+		return false
+	}
+	c, ok := t.ids.countOf(key, t.idVersion, &t.images)
+	if !ok {
+		t.ownIDs.Do(func() { t.ownCounts = countIDs(&t.images) })
+		c = t.ownCounts[key]
+	}
+	return c.anywhere > 0 || loads && c.here > 0
 }
 
 // An idIndex has the file IDs of the images of one table of a history after another. All IDs are hashed when one is asked
@@ -24,12 +32,13 @@ func (t *Table) hasFunctionID(id string, loads bool) bool {
 //	counts                           ↑               of version 5; of 8 after two more steps
 //
 // A log that grows longer than the index is dropped together with it, and all IDs are hashed again when one is asked for.
-// So a change costs a few hashes, and an index that is not asked any more is gone after as many changes as it has IDs. It
-// keeps no table and no image alive. It is safe for concurrent use.
+// So a change costs a few hashes, and an index that is not asked any more is gone after as many changes as it has IDs. A
+// table that is older than the log counts its own IDs, once. The index keeps no table and no image alive. It is safe for
+// concurrent use.
 type idIndex struct {
 	mu      sync.Mutex
 	counts  map[fileID]idCount // nil if no ID has been asked for
-	version int                // of counts
+	version int                // of counts, not before first
 	first   int                // the version before the log
 	log     []idChange         // empty while counts is nil
 }
@@ -55,16 +64,18 @@ func parseFileID(text string) (id fileID, ok bool) {
 	return id, err == nil && hex.EncodeToString(id[:]) == text
 }
 
-// has reports whether the images of a version have a file ID; loads says whether that of a load counts.
-func (x *idIndex) has(id fileID, loads bool, version int, of *images) bool {
+// countOf returns how many images of a version have a file ID. It reports false for a version that is older than the log.
+func (x *idIndex) countOf(id fileID, version int, of *images) (c idCount, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.counts == nil || min(x.version, version) < x.first {
+	if version < x.first {
+		return c, false
+	}
+	if x.counts == nil { // so the log is empty
 		x.counts, x.version = countIDs(of), version
 	}
 	x.moveTo(version)
-	c := x.counts[id]
-	return c.anywhere > 0 || loads && c.here > 0
+	return x.counts[id], true
 }
 
 // countIDs counts the file IDs of images.

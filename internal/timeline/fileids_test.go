@@ -131,6 +131,33 @@ func TestContract_6_1_UnknownFileID(t *testing.T) {
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(20*n*10), "10 bytes for each function in the history")
 }
 
+// TestContract_6_1_UnknownFileIDOfOldTables verifies that the frames of messages of one time do not cost more because code has
+// been loaded since.
+func TestContract_6_1_UnknownFileIDOfOldTables(t *testing.T) {
+	const n, frames = 500, 100
+	h := NewBuilder(remember)
+	load := func(i uint64) { h.Load(bpf(fmt.Sprintf("bpf_prog_%016x_f", i), 0x1000+256*i, 200, ms)) }
+	for i := range uint64(n) {
+		load(i)
+	}
+	old := h.Table()
+	load(n) // while nobody has asked for a file ID
+	tables := []*Table{old, h.Table()}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range frames {
+		for _, table := range tables {
+			require.False(t, table.hasFunctionID(noFileID, true))
+		}
+	}
+	runtime.ReadMemStats(&after)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(len(tables)*n*2000), "2 kB for each function of each table")
+	_, here := fileIDsOf(old)
+	for id := range here {
+		require.True(t, old.hasFunctionID(id, true))
+	}
+}
+
 // TestFileIDsAtOnce asks tables while the history changes.
 func TestFileIDsAtOnce(t *testing.T) {
 	h := NewBuilder(Limits{TTL: remember.TTL, MaxEntries: 20})

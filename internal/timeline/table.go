@@ -4,6 +4,7 @@ package timeline
 
 import (
 	"math"
+	"sync"
 	"time"
 )
 
@@ -19,6 +20,9 @@ type Table struct {
 	idVersion int      // the version in ids that has the file IDs of images
 	unloaded  int      // number of unloaded images
 	traced    map[TrampolineKey]TracedFunction
+
+	ownIDs    sync.Once
+	ownCounts map[fileID]idCount // of the file IDs of images, where ids no longer has this version
 }
 
 // NewTable returns a table of images that are loaded at all times, such as the core kernel.
