@@ -5,7 +5,6 @@ package inline
 import (
 	"iter"
 	"math"
-	"slices"
 	"unique"
 	"weak"
 
@@ -206,7 +205,7 @@ func (l *Lines) read(packed packedImage, image *timeline.Image, symbol symtab.Sy
 	if l.functions[function].Name == nil {
 		return NoChain, WrongFunction
 	}
-	if !l.inlined || slices.ContainsFunc(inlined, func(f pack.Frame) bool { return f.Function == "" }) {
+	if !l.inlined {
 		inlined = nil
 	}
 	if len(inlined) == 0 && outer.File == "" && outer.Line == 0 {

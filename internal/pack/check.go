@@ -101,7 +101,7 @@ func (c *checker) functions() bool {
 			return false
 		}
 		name, file, line := d.uint(), d.uint(), d.uint()
-		if !c.isString(name) || !c.isFile(file) || line > maxNumber {
+		if name == 0 || !c.isString(name) || !c.isFile(file) || line > maxNumber {
 			return false
 		}
 		c.lines[i+1] = line

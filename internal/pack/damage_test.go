@@ -118,6 +118,26 @@ func TestReadRefusesSymbolsWithoutName(t *testing.T) {
 	require.ErrorIs(t, err, pack.ErrDamaged)
 }
 
+// TestReadRefusesFunctionsWithoutName verifies that a pack is refused if a function has no name, so no reader has to decide
+// what an inlined function without one means.
+func TestReadRefusesFunctionsWithoutName(t *testing.T) {
+	const firstLength, headerLen, before = 16, 72, 3 // sections
+	w := small()
+	w.Row(0x100, w.Node(0, w.Function("x", 0, 0), 0, 0), w.File("x.c"), 1)
+	w.Row(0x110, 0, 0, 0)
+	data, err := w.Bytes()
+	require.NoError(t, err)
+	at := headerLen
+	for i := range before {
+		at += int(binary.LittleEndian.Uint32(data[firstLength+4*i:]))
+	}
+	require.Positive(t, data[at], "the first function's name")
+	data[at] = 0
+	seal(data)
+	_, err = pack.Read(bytes.NewReader(data), int64(len(data)))
+	require.ErrorIs(t, err, pack.ErrDamaged)
+}
+
 // crafted returns a pack with that many empty thunks and sections, which a [pack.Writer] may
 // refuse.
 func crafted(t *testing.T, thunks, sections int) []byte {

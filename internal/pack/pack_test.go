@@ -190,6 +190,7 @@ func TestWriterRefuses(t *testing.T) {
 		"row out of order":       {func(w *pack.Writer) { w.Row(8, 0, w.File("a"), 1); w.Row(8, 0, 0, 0) }, pack.ErrOrder},
 		"symbol out of order":    {func(w *pack.Writer) { w.Symbol(symbol(8, 16)); w.Symbol(symbol(15, 20)) }, pack.ErrOrder},
 		"no end":                 {func(w *pack.Writer) { w.Row(8, 0, w.File("a"), 1) }, pack.ErrInput},
+		"function without name":  {func(w *pack.Writer) { w.Function("", w.File("a"), 1) }, pack.ErrInput},
 		"empty symbol":           {func(w *pack.Writer) { w.Symbol(symbol(8, 8)) }, pack.ErrInput},
 		"node without function":  {func(w *pack.Writer) { w.Node(0, 0, 0, 0) }, pack.ErrInput},
 		"unknown parent":         {func(w *pack.Writer) { w.Node(5, w.Function("a", 0, 0), 0, 0) }, pack.ErrInput},

@@ -86,7 +86,7 @@ func (w *Writer) File(path string) File { return File(w.files.intern(path)) }
 // Function returns the number of a function, given its linkage name and the place of its
 // declaration.
 func (w *Writer) Function(name string, file File, line uint32) Function {
-	if line > maxNumber || int(file) >= len(w.files.records) {
+	if name == "" || line > maxNumber || int(file) >= len(w.files.records) {
 		w.out.fail(ErrInput, "function %q in line %d of file %d", name, line, file)
 		return 0
 	}

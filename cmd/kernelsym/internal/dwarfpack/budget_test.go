@@ -139,3 +139,17 @@ func TestFilesAreCounted(t *testing.T) {
 	table = append(append(table, header...), make([]byte, n)...)
 	assert.ErrorIs(t, read(sectionsOf(unit, table, [numTables][]byte{tableAbbrev: abbrev})), errFiles, "of DWARF 5")
 }
+
+// TestFunctionWithoutName verifies that a function without a name does not spoil a pack.
+func TestFunctionWithoutName(t *testing.T) {
+	abbrev := []byte{1, 0x11, 1, 0, 0, 2, 0x2e, 0, 0x11, 0x01, 0x12, 0x07, 0, 0, 0} // DW_AT_low_pc, DW_AT_high_pc
+	unit := []byte{4, 0, 0, 0, 0, 0, addrSize, 1, 2}
+	unit = binary.LittleEndian.AppendUint64(unit, 0x1000)
+	unit = binary.LittleEndian.AppendUint64(unit, 0x10)
+	unit = append(unit, 0)
+	w := pack.NewWriter(pack.Info{BuildID: "0123456789abcdef", Name: "vmlinux", Arch: "amd64", Extent: pack.Range{End: 1<<32 - 1}})
+	_, err := build(sectionsOf(unit, nil, [numTables][]byte{tableAbbrev: abbrev}), allCode{}, w, nil)
+	require.NoError(t, err)
+	_, err = w.Bytes()
+	require.NoError(t, err)
+}

@@ -41,9 +41,9 @@ func (fs *functions) at(u *unit, off uint64) (pack.Function, error) {
 			if d.file == 0 {
 				d.line = 0
 			}
-			f := fs.w.Function(d.name(), d.file, d.line)
-			if d.name() == "" {
-				f = 0
+			var f pack.Function
+			if d.name() != "" {
+				f = fs.w.Function(d.name(), d.file, d.line)
 			}
 			fs.known[off] = f
 			return f, nil
