@@ -12,6 +12,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/symbolize"
@@ -108,24 +109,21 @@ func kindOf(file, name string) flame.Kind {
 	return flame.Module
 }
 
-// nameless begins the text drawn for code without a name.
-const nameless = "[no name]"
-
 // unnamed returns the text drawn for a location without a name: its file and the offset in it. It
 // leaves out an absolute address of the kernel, because the address means nothing to another
 // machine. As a single frame, code of unknown origin also shows its total cost.
 func unnamed(loc *profile.Location) string {
 	addr, m := loc.Address, loc.Mapping
 	if m == nil || m.File == "" {
-		return nameless
+		return printable.NoName
 	}
 	if m.Start <= addr && addr < m.Limit {
 		addr += m.Offset - m.Start
 	}
 	if symbolize.InKernelHalf(addr) {
-		return nameless + " " + m.File
+		return printable.NoName + " " + m.File
 	}
-	return fmt.Sprintf("%s %s+%#x", nameless, path.Base(m.File), addr)
+	return fmt.Sprintf("%s %s+%#x", printable.NoName, path.Base(m.File), addr)
 }
 
 // heading returns the heading of the graph.

@@ -52,8 +52,8 @@ var (
 // name (see contract 1.2, 2.5). It is a kernel frame, because not all consumers accept frames without a type.
 const GuestName = "[guest]"
 
-// userName is the function of the frame that stands for user code.
-const userName = "[user space]"
+// UserName is the function of the frame that stands for user code.
+const UserName = "[user space]"
 
 // addressesOf returns the stack of a sample, as stack takes it.
 func addressesOf(r *perfring.Record) []uint64 {
@@ -121,7 +121,7 @@ func (d *dictionary) location(addr uint64) int32 {
 	fn, isFunction := d.functions.at(addr)
 	switch {
 	case addr == user:
-		loc.Lines().AppendEmpty().SetFunctionIndex(d.function(userName))
+		loc.Lines().AppendEmpty().SetFunctionIndex(d.function(UserName))
 		return at
 	case addr == guest:
 		loc.Lines().AppendEmpty().SetFunctionIndex(d.function(GuestName))

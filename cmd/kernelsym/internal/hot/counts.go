@@ -10,6 +10,7 @@ import (
 
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
@@ -17,7 +18,7 @@ import (
 
 // A Function is a function of the kernel, or all unnamed code of a module.
 type Function struct {
-	Name   string // NoName if unknown
+	Name   string // printable.NoName if unknown
 	Module string // empty if unknown
 	Before bool   // it stands for the waits in the function that began before the start
 }
@@ -25,9 +26,6 @@ type Function struct {
 // Preempted stands for what a thread waited for that could have gone on: a CPU. It is called by the function in which the
 // thread was preempted or yielded.
 const Preempted = "[preempted]"
-
-// NoName stands for the name of a function whose name is unknown.
-const NoName = "[no name]"
 
 // sinceBefore marks rows with waits that began before the start.
 const sinceBefore = "since before"
@@ -108,10 +106,10 @@ func (c *codes) at(number int) *code {
 func newCode(is rewrite.Code) *code {
 	c := &code{isKernel: is.IsKernel, isGuest: profilefile.IsGuest(&is), hasName: is.HasName()}
 	for _, line := range is.Lines {
-		c.functions = append(c.functions, Function{Name: cmp.Or(line.Function, NoName), Module: is.File})
+		c.functions = append(c.functions, Function{Name: cmp.Or(line.Function, printable.NoName), Module: is.File})
 	}
 	if len(c.functions) == 0 {
-		c.functions = []Function{{Name: NoName, Module: is.File}}
+		c.functions = []Function{{Name: printable.NoName, Module: is.File}}
 	}
 	return c
 }

@@ -10,6 +10,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/otlp"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
@@ -124,7 +125,7 @@ func (by Grouping) nameOf(m member, names map[member]string) string {
 	case m.pid == 0: // the idle task, a task that has all but exited, or one of another PID namespace
 		return "[no process]"
 	}
-	return cmp.Or(names[m], NoName)
+	return cmp.Or(names[m], printable.NoName)
 }
 
 // labelOf returns the text that identifies a group to a reader, on its own.

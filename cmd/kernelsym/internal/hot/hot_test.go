@@ -119,7 +119,7 @@ func TestPlaceholdersAreNotNamed(t *testing.T) {
 		stack(leaf, root), stack(frame("[unknown]", "vmlinux")), stack(frame("vmlinux+0x1000", "vmlinux"))).Messages[0])
 	assert.Equal(t, int64(4), c.Frames)
 	assert.Equal(t, int64(2), c.Named)
-	assert.Equal(t, []Function{{Name: NoName, Module: "vmlinux"}, {Name: "leaf", Module: "vmlinux"}, {Name: "root", Module: "vmlinux"}}, c.sorted(BySelf, 0))
+	assert.Equal(t, []Function{{Name: printable.NoName, Module: "vmlinux"}, {Name: "leaf", Module: "vmlinux"}, {Name: "root", Module: "vmlinux"}}, c.sorted(BySelf, 0))
 }
 
 func TestCallers(t *testing.T) {

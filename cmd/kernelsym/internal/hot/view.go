@@ -10,12 +10,13 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
 )
 
 // The rows for time outside of the kernel: all user code, and the guests of KVM.
 const (
-	UserSpace = "[user space]"
-	Guests    = "[guest]"
+	UserSpace = kernelstack.UserName
+	Guests    = kernelstack.GuestName
 )
 
 // Functions is the view of the functions in which most time is spent, running or waiting.
