@@ -24,7 +24,8 @@ import (
 //
 // All instants at which samples have such stacks are taken in the order of time. While an instant lies in the span
 // of the answers before it, nothing is looked up. In the end, samples at t1 and t2 have one stack answer, those at t3
-// and t4 two others. The drawings in testdata/split are tests.
+// and t4 two others. The drawings in testdata/split are tests. A frame whose answers differ by role alone has the same one
+// in all stack answers of a stack.
 //
 // A small message can hold many instants and a deep stack that is different at each. The cost is bounded in
 // proportion to the size of the message (contract 6.1), far above what any message but a hostile one needs: each
@@ -37,6 +38,7 @@ type chooser struct {
 	uses      []stackUse
 	useOf     []useIndex // by stack and producer; noUse for none
 	positions []stackPosition
+	steady    []stackPosition // a buffer
 	samples   []varyingSample
 	instants  []instant
 
@@ -44,8 +46,8 @@ type chooser struct {
 	frameAnswers         []frameAnswer
 	frameAnswersByChange index.Index
 	stackAnswers         []stackAnswer
-	chosen               []frameAnswerIndex
-	stackAnswersByUse    index.Index // by the use and all answers
+	chosen               []frameAnswerIndex // of uses and of stack answers
+	stackAnswersByUse    index.Index        // by the use and all answers
 	sorter               sorter
 }
 
@@ -57,10 +59,13 @@ const (
 
 // A stackUse is a stack with varying frames, as the samples of one producer have it.
 type stackUse struct {
-	stack            int32
-	first, positions int // of its positions in chooser.positions, and their number
+	stack  int32
+	first  int // of its positions in chooser.positions
+	timed  int // the number of those whose answers depend on the time, which come first,
+	steady int // and of the others,
+	always int // whose answers are in chooser.chosen from here on
 
-	copyCost int // of the stack and its varying locations, in entries
+	copyCost int // of the stack and its locations at timed positions, in entries
 	budget   int // entries that may still be looked up or copied
 
 	span        timeline.Interval // in which the stack answer is the one that was found last,
@@ -105,7 +110,7 @@ type frameAnswer struct {
 // A stackAnswer is the answers of the varying frames of a stack.
 type stackAnswer struct {
 	use    useIndex
-	first  int // of its answers in chooser.chosen: one for each position of the use
+	first  int // of its answers in chooser.chosen: one for each timed position of the use
 	isUsed bool
 }
 
@@ -178,22 +183,28 @@ func (c *chooser) listUse(stack int32, producer symbolize.Producer) {
 	u := stackUse{stack: stack, first: len(c.positions), stackAnswer: noStackAnswer, fallback: noStackAnswer}
 	u.copyCost = len(p.message.Stacks.At(stack))
 	u.budget = budgetPerEntry * u.copyCost
+	c.steady = c.steady[:0]
 	p.walkSpecial(stack, producer, func(position int32, frame frameIndex, role symbolize.Role) {
 		f := &p.frames[frame]
 		if !f.varies {
 			return
 		}
-		c.positions = append(c.positions, stackPosition{position, p.questionOf(frame, role)})
+		at := stackPosition{position, p.questionOf(frame, role)}
+		if !p.answers[at.question].varies {
+			c.steady = append(c.steady, at)
+			return
+		}
+		c.positions = append(c.positions, at)
 		loc := p.message.Locations.At(f.location)
 		u.copyCost += loc.AttributeIndices().Len() + loc.Lines().Len()
 	})
-	u.positions = len(c.positions) - u.first
+	u.timed, u.steady, u.always = len(c.positions)-u.first, len(c.steady), len(c.chosen)
+	c.positions = append(c.positions, c.steady...)
+	for _, at := range c.steady {
+		c.chosen = append(c.chosen, c.internAnswer(p.questions.all[at.question].frame, &p.answers[at.question]))
+	}
 	c.useOf[int(stack)*symbolize.NumProducers+int(producer)] = useIndex(len(c.uses))
 	c.uses = append(c.uses, u)
-}
-
-func (c *chooser) positionsOf(u *stackUse) []stackPosition {
-	return c.positions[u.first:][:u.positions]
 }
 
 // listInstants lists the samples that have these stacks, and their instants.
@@ -269,7 +280,7 @@ func (c *chooser) answerStack(u *stackUse, use useIndex, during timeline.Interva
 	}
 	before := len(c.stackAnswers)
 	u.stackAnswer, u.span = c.stackAnswerAt(use, during)
-	u.budget -= u.positions
+	u.budget -= u.timed
 	if len(c.stackAnswers) > before {
 		u.budget -= u.copyCost
 	}
@@ -288,7 +299,7 @@ func (c *chooser) fallbackOf(use useIndex) stackAnswerIndex {
 func (c *chooser) stackAnswerAt(use useIndex, during timeline.Interval) (at stackAnswerIndex, span timeline.Interval) {
 	span = timeline.Always
 	first := len(c.chosen)
-	for _, position := range c.positionsOf(&c.uses[use]) {
+	for _, position := range c.timedPositions(&c.uses[use]) {
 		answer, same := c.answerAt(position.question, during)
 		span = span.And(same)
 		c.chosen = append(c.chosen, answer)
@@ -302,7 +313,7 @@ func (c *chooser) internStackAnswer(use useIndex, first int) stackAnswerIndex {
 	hash := index.Ints(uint64(use), answers)
 	found, ok := c.stackAnswersByUse.Find(hash, func(i int32) bool {
 		other := &c.stackAnswers[i]
-		return other.use == use && slices.Equal(c.frameAnswersOf(other), answers)
+		return other.use == use && slices.Equal(c.chosen[other.first:][:len(answers)], answers)
 	})
 	if ok {
 		c.chosen = c.chosen[:first]
@@ -314,9 +325,22 @@ func (c *chooser) internStackAnswer(use useIndex, first int) stackAnswerIndex {
 	return stackAnswerIndex(at)
 }
 
-// frameAnswersOf returns the frame answers of a stack answer, one for each position of its use.
-func (c *chooser) frameAnswersOf(a *stackAnswer) []frameAnswerIndex {
-	return c.chosen[a.first:][:c.uses[a.use].positions]
+func (c *chooser) timedPositions(u *stackUse) []stackPosition { return c.positions[u.first:][:u.timed] }
+
+// answersOf yields the positions of the varying frames of a stack, with the frame answers that they have in a stack answer.
+func (c *chooser) answersOf(a *stackAnswer) iter.Seq2[int32, frameAnswerIndex] {
+	u := &c.uses[a.use]
+	return func(yield func(int32, frameAnswerIndex) bool) {
+		for i, at := range c.positions[u.first:][:u.timed+u.steady] {
+			answer := a.first + i
+			if i >= u.timed {
+				answer = u.always + i - u.timed
+			}
+			if !yield(at.position, c.chosen[answer]) {
+				return
+			}
+		}
+	}
 }
 
 // answerAt returns the answer to a question for an interval, and the span in which it is valid.
@@ -363,7 +387,7 @@ func (c *chooser) keepBudgets() {
 	}
 	for i := range c.stackAnswers {
 		if of := &c.stackAnswers[i]; of.isUsed {
-			for _, answer := range c.frameAnswersOf(of) {
+			for _, answer := range c.answersOf(of) {
 				c.frameAnswers[answer].isUsed = true
 			}
 		}

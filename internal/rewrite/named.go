@@ -182,9 +182,8 @@ func (s *NamedSample) parts(of *varyingSample) iter.Seq[*NamedSample] {
 				continue
 			}
 			s.Weight = weightAt(s.sample, instants, answer)
-			answers := p.choices.frameAnswersOf(&p.choices.stackAnswers[answer])
-			for k, at := range p.choices.positionsOf(&p.choices.uses[of.use]) {
-				s.stack[at.position].Code = p.locations + int(answers[k])
+			for position, of := range p.choices.answersOf(&p.choices.stackAnswers[answer]) {
+				s.stack[position].Code = p.locations + int(of)
 			}
 			s.Frames = s.stack
 			if !yield(s) {

@@ -303,3 +303,24 @@ func TestPacksChange(t *testing.T) {
 	assert.Equal(t, []int64{0, 70, 70, 71, 70, 0},
 		[]int64{lineOf(nil), lineOf(packs), lineOf(packs), lineOf(other), lineOf(packs), lineOf(nil)})
 }
+
+// TestContract_10_1_AliasesCount verifies that a frame that keeps an alias of its name counts as one to which a pack gave
+// nothing, and not at all if the pack has lines that the frame did not get.
+func TestContract_10_1_AliasesCount(t *testing.T) {
+	lines := pack.NewWriter(pack.Info{
+		BuildID: kernelID, Name: pack.KernelName, Arch: "amd64", Text: text, Stext: text, Extent: pack.Range{End: textSize},
+	})
+	lines.Row(offE, lines.Node(0, lines.Function("e", lines.File("e.c"), 1), 0, 0), lines.File("e.c"), 7)
+	lines.Row(textSize, 0, 0, 0)
+	for _, tt := range []struct {
+		set  *pack.Set
+		want int
+	}{{pack.NewSet(nil), 1}, {pack.NewSet([]*pack.Pack{withSymbols(t, lines, testSnapshot(t).Core())}), 0}} {
+		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(withName(Frame{Address: text + offE + 4, Type: "kernel"}, "e_alias"))
+		result := rewrite.New(withPacks).Rewrite(m.Profiles, rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: tt.set})
+		want := rewrite.PackCounts{}
+		want[inline.GaveNothing] = tt.want
+		assert.Equal(t, want, result.Packs)
+		assert.Equal(t, "e_alias", nameIn(rewritetest.Samples(result.Profiles)[0].Stack[0]))
+	}
+}

@@ -15,6 +15,7 @@ type answer struct {
 	change   change
 	outcome  Outcome
 	gave     inline.Result // by a pack, if the symbol lies in an image with a build id
+	varies   bool          // it is another one at some time of the message
 	function int32         // the index of the symbol in the function table; 0 if it was not interned
 }
 
@@ -56,8 +57,9 @@ func (p *pass) resolve() {
 		}
 		a := &p.answers[i]
 		same := p.answerTo(f, role, during, a)
+		a.varies = !same.Holds(during)
 		switch {
-		case !same.Holds(during):
+		case a.varies:
 			f.varies = true
 		case f.answer == noAnswer:
 			f.answer = questionIndex(i)

@@ -226,12 +226,11 @@ func (s *splitter) stackWith(of *stackAnswer) int32 {
 	u := &p.choices.uses[of.use]
 	s.buffer = append(s.buffer[:0], p.message.Stacks.At(u.stack)...)
 	isChanged, isNew := false, false
-	answers := p.choices.frameAnswersOf(of)
-	for i, at := range p.choices.positionsOf(u) {
-		location := s.written[answers[i]].location
-		isChanged = isChanged || location != s.buffer[at.position]
+	for position, answer := range p.choices.answersOf(of) {
+		location := s.written[answer].location
+		isChanged = isChanged || location != s.buffer[position]
 		isNew = isNew || int(location) >= len(p.frameOf)
-		s.buffer[at.position] = location
+		s.buffer[position] = location
 	}
 	if !isChanged {
 		return u.stack

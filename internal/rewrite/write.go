@@ -104,8 +104,7 @@ func (w *writer) write(loc pprofile.Location, f *frame, a *answer) (packCounts b
 		return w.addLines(loc, a)
 	}
 	if !f.code.Typed {
-		w.changed = true
-		w.message.Attributes.Set(loc.AttributeIndices(), otlp.KernelFrameType, otlp.TextValue("kernel"))
+		w.setType(loc)
 	}
 	if f.code.Named && c.kind != writeName {
 		return false // a name that it came with is better than none
@@ -147,6 +146,7 @@ func (w *writer) writeName(loc pprofile.Location, f *frame, a *answer) (packCoun
 	case a.function != 0:
 		w.setLines(loc, line{function: a.function})
 	case f.keepsName && !w.hasName(loc, c): // an alias of the name stays
+		packCounts = packCounts && c.lines == inline.NoChain
 	case f.code.Named && w.hasName(loc, c):
 		if w.addsLines(loc, c) {
 			w.setLines(loc, w.linesAroundNamed(loc, c.lines)...)
@@ -318,6 +318,11 @@ func (w *writer) correctFlags(loc pprofile.Location, content otlp.Mapping, c *ch
 	if corrected != content {
 		loc.SetMappingIndex(w.message.Mappings.Intern(corrected))
 	}
+}
+
+// setType gives a location the frame type of kernel code.
+func (w *writer) setType(loc pprofile.Location) {
+	w.setAttribute(loc, otlp.KernelFrameType, otlp.TextValue("kernel"))
 }
 
 func (w *writer) setAttribute(loc pprofile.Location, kind otlp.Kind, v otlp.Value) {
