@@ -21,6 +21,7 @@ func (p *pass) findFrames() (found bool) {
 		if frameType == otlp.OtherFrameType {
 			continue
 		}
+		p.showsAddress = p.showsAddress || symbolize.IsKernelAddress(loc.Address())
 		f := frame{location: i, answer: noAnswer}
 		f.code = symbolize.Frame{
 			Address: loc.Address(), Mapping: p.mapping(loc.MappingIndex()), Typed: frameType == otlp.KernelFrameType,

@@ -2,7 +2,12 @@
 
 package rewrite
 
-import "github.com/kernelsym/kernelsym/internal/symbolize"
+import (
+	"math"
+
+	"github.com/kernelsym/kernelsym/internal/otlp"
+	"github.com/kernelsym/kernelsym/internal/symbolize"
+)
 
 // hides reports whether no absolute kernel address may be written.
 func (p *pass) hides() bool {
@@ -25,64 +30,52 @@ func (p *pass) hideAddresses(isValid bool) {
 		return
 	}
 	mappings := p.showingMappings()
-	if len(p.frames)+len(mappings) == 0 || !p.hides() {
-		return
-	}
-	frames := p.showingFrames()
-	if len(frames)+len(mappings) == 0 {
+	if !p.showsAddress && len(mappings) == 0 || !p.hides() {
 		return
 	}
 	p.message.MakeOwn()
 	p.writer.changed = true
 	p.hideRanges(mappings)
-	p.hideFrames(frames, isValid)
-}
-
-// showingFrames returns the positions of the frames with an absolute address, unless they belong to another build.
-func (p *pass) showingFrames() (positions []int32) {
-	for i := range p.frames {
-		f := &p.frames[i].code
-		if symbolize.IsKernelAddress(f.Address) && !p.kernel.IsOtherBuild(f.Mapping) {
-			positions = append(positions, int32(i))
-		}
+	if p.showsAddress {
+		p.hideLocations(isValid)
 	}
-	return positions
 }
 
-// showingMappings returns the indices of the mappings that show where kernel code is, unless that belongs to another
-// build.
+// showingMappings returns the indices of the mappings that show where kernel code is.
 func (p *pass) showingMappings() (indices []int32) {
 	for i := range int32(p.message.Mappings.Len()) {
 		start, limit, offset := p.message.Mappings.Range(i)
-		shows := symbolize.IsKernelAddress(start) || symbolize.IsKernelAddress(limit-1) || symbolize.IsKernelAddress(offset)
-		if shows && !p.kernel.IsOtherBuild(p.mapping(i)) {
+		if symbolize.IsKernelAddress(start) || symbolize.IsKernelAddress(limit-1) || symbolize.IsKernelAddress(offset) {
 			indices = append(indices, i)
 		}
 	}
 	return indices
 }
 
-// hideFrames sets the addresses of frames to 0. In a valid message, they also lose their mappings.
-func (p *pass) hideFrames(positions []int32, isValid bool) {
-	if len(positions) == 0 {
-		return
-	}
+// hideLocations sets the addresses of locations in the kernel half to 0, unless their frame type says that they are other code.
+// In a valid message, they also lose their mappings, and their frame type says from now on that they are kernel code.
+func (p *pass) hideLocations(isValid bool) {
 	none := int32(0)
 	if isValid {
 		none = p.message.Mappings.None()
 	}
-	for _, at := range positions {
-		loc := p.message.Locations.At(p.frames[at].location)
+	for i := range int32(p.message.Locations.Len()) {
+		loc := p.message.Locations.At(i)
+		if !symbolize.IsKernelAddress(loc.Address()) || p.message.Attributes.FrameType(loc.AttributeIndices()) == otlp.OtherFrameType {
+			continue
+		}
 		loc.SetAddress(0)
 		if isValid {
 			loc.SetMappingIndex(none)
+			p.writer.setType(loc)
 		}
 	}
 }
 
 // hideRanges sets start, limit and offset of mappings to 0. If the message has relative addresses in a mapping, its limit
-// becomes its length: with a limit of 0, the addresses would be in looked-up form (see contract 2.2). So does that of entry
-// 0, which would otherwise become the zero value, and index 0 would have one meaning (see contract 1.6).
+// becomes its length, as far as that is no address of the kernel half: with a limit of 0, the addresses would be in looked-up form
+// (see contract 2.2). So does that of entry 0, which would otherwise become the zero value, and index 0 would have one meaning
+// (see contract 1.6).
 func (p *pass) hideRanges(indices []int32) {
 	keepsLength := make([]bool, max(1, p.message.Mappings.Len()))
 	keepsLength[0] = true
@@ -97,7 +90,7 @@ func (p *pass) hideRanges(indices []int32) {
 		length := uint64(0)
 		if keepsLength[index] {
 			start, limit, _ := p.message.Mappings.Range(index)
-			length = max(start+1, limit) - start
+			length = min(max(start+1, limit)-start, math.MaxInt64)
 		}
 		p.message.Mappings.SetRange(index, 0, length, 0)
 	}

@@ -3,6 +3,7 @@
 package rewrite_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -57,10 +58,10 @@ func TestContract_4_1_Hide(t *testing.T) {
 		{"a known function", Frame{Address: text + offA + 4, Mapping: perf}, withName(Frame{Address: offA + 4, Type: "kernel", Mapping: vmlinux()}, "a")},
 		{"an unknown owner", Frame{Address: nowhere, Mapping: perf}, Frame{Type: "kernel"}},
 		{"text below .text", Frame{Address: oddLow + 1, Type: "kernel"}, withName(Frame{Type: "kernel"}, "odd_cold")},
-		{"a name that is not the kernel's", withName(Frame{Address: text + offA + 4, Mapping: perf}, "x"), withName(Frame{}, "x")},
+		{"a name that is not the kernel's", withName(Frame{Address: text + offA + 4, Mapping: perf}, "x"), withName(Frame{Type: "kernel"}, "x")},
 		{"a named frame of an unknown owner", withName(Frame{Address: nowhere, Type: "kernel"}, "bpf_prog_1"), withName(Frame{Type: "kernel"}, "bpf_prog_1")},
-		{"a guest", Frame{Address: text + 4, Mapping: guest}, Frame{}},
-		{"another build", Frame{Address: text + 4, Mapping: other}, Frame{Address: text + 4, Mapping: other}},
+		{"a guest", Frame{Address: text + 4, Mapping: guest}, Frame{Type: "kernel"}},
+		{"another build", Frame{Address: text + 4, Mapping: other}, Frame{Type: "kernel"}},
 		{"a relative frame", Frame{Address: offA + 4, Type: "kernel", Mapping: vmlinux()}, withName(Frame{Address: offA + 4, Type: "kernel", Mapping: vmlinux()}, "a")},
 		{"the vsyscall page", Frame{Address: vsyscall + 4, Type: "kernel"}, Frame{Address: vsyscall + 4, Type: "kernel"}},
 		{"the vsyscall page, with a name", withName(Frame{Address: vsyscall + 4, Type: "kernel", Mapping: page}, "x"), withName(Frame{Address: vsyscall + 4, Type: "kernel", Mapping: page}, "x")},
@@ -101,6 +102,32 @@ func TestContract_4_1_HiddenSymbols(t *testing.T) {
 		assert.Equal(t, tt.want, got[0].Stack[0].Address)
 		assert.Equal(t, one(rewrite.OutcomeUnresolved, timeline.OriginKernel), counts)
 		assert.Equal(t, tt.want == 0, shown(m.Profiles) == 0)
+	}
+}
+
+// TestContract_4_1_HideWhatIsNotKnown verifies that addresses are hidden whatever ids come with them: while the kernel is not
+// known, nobody can tell whether these are its own.
+func TestContract_4_1_HideWhatIsNotKnown(t *testing.T) {
+	located := timeline.NewSnapshot(timeline.NewTable(testSnapshot(t).Core().AsLocated()))
+	withoutModules := timeline.NewSnapshot(testSnapshot(t).Tables()[0])
+	kernel := &Mapping{File: "[kernel.kallsyms]", Start: text, Limit: text + textSize, Offset: text, BuildID: kernelID}
+	fileID := &Mapping{File: "vmlinux", Start: text, Limit: text + textSize, FileID: vmlinux().FileID}
+	module := &Mapping{File: "ext4.ko", Start: ext4, Limit: ext4 + ext4Size, BuildID: ext4ID}
+	for name, tt := range map[string]struct {
+		is *timeline.Snapshot
+		in Frame
+	}{
+		"the kernel's build id":     {timeline.NewSnapshot(), Frame{Address: text + offA + 4, Mapping: kernel}},
+		"its file ID":               {timeline.NewSnapshot(), Frame{Address: text + offA + 4, Type: "kernel", Mapping: fileID}},
+		"a module, kernel located":  {located, Frame{Address: ext4 + 4, Type: "kernel", Mapping: module}},
+		"a module that is not read": {withoutModules, Frame{Address: ext4 + 4, Mapping: module}},
+		"a module by its name":      {withoutModules, Frame{Address: ext4 + 4, Mapping: &Mapping{File: "[ext4]", Start: ext4, Limit: ext4 + ext4Size}}},
+		"another file":              {withoutModules, Frame{Address: ext4 + 4, Mapping: &Mapping{File: "app", Start: 1, Limit: 2}}},
+	} {
+		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(tt.in)
+		got := rewriteTwice(t, rewrite.Options{Addresses: rewrite.HideAddresses}, m.Profiles, rewrite.Sources{Snapshot: fixed(tt.is), Local: true})
+		assert.Zero(t, shown(got), name)
+		assert.Equal(t, Frame{Type: "kernel"}, rewritetest.Samples(got)[0].Stack[0], name)
 	}
 }
 
@@ -172,6 +199,8 @@ func TestContract_4_1_HideKeepsForms(t *testing.T) {
 		{0x99, Mapping{File: "[kernel.kallsyms]", Start: text, Limit: text + textSize, Offset: text}, Mapping{File: "[kernel.kallsyms]", Limit: textSize}},
 		{0, Mapping{File: "[kernel.kallsyms]", Start: text, Limit: text + textSize, Offset: text}, Mapping{File: "[kernel.kallsyms]", Limit: textSize}},
 		{0, Mapping{File: "ext4", BuildID: ext4ID, Start: ext4, Limit: ext4 + ext4Size}, Mapping{File: "ext4", BuildID: ext4ID, Limit: ext4Size}},
+		{0x99, Mapping{File: "[kernel.kallsyms]", Start: 0x1000, Limit: text + 0x1000}, Mapping{File: "[kernel.kallsyms]", Limit: math.MaxInt64}},
+		{0x99, Mapping{File: "[kernel.kallsyms]", Limit: text + 0x1000}, Mapping{File: "[kernel.kallsyms]", Limit: math.MaxInt64}},
 	} {
 		m := rewritetest.NewMessage().Profile(nil, "scope").
 			Sample(Frame{Address: 0x42, Type: "native"}, Frame{Address: tt.addr, Type: "kernel", Mapping: &tt.in})

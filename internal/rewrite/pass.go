@@ -23,6 +23,8 @@ type pass struct {
 
 	locations, entries int // the numbers of locations and of all entries that the message came with
 
+	showsAddress bool // a location has an address that may have to be hidden
+
 	frames    []frame      // in the order of their locations
 	frameOf   []frameIndex // by location; noFrame for the others
 	roles     []roleSet    // by location, the roles in which stacks have its frame
@@ -76,7 +78,7 @@ func (p *pass) rewrite(pd pprofile.Profiles, opts *Options, sources Sources) Res
 	if isValid {
 		p.name()
 	}
-	p.hideAddresses(isValid)
+	p.hideAddresses(isValid || !found && p.showsAddress && p.hides() && p.message.Check() == nil)
 	switch {
 	case isValid:
 		p.write()
@@ -130,7 +132,7 @@ func (p *pass) open(pd pprofile.Profiles, opts *Options, sources Sources) {
 	p.lines.Open(sources.Packs, opts.Inline)
 	p.times.open(p, sources)
 	p.writer.open(p)
-	p.frames, p.mappings, p.functions = p.frames[:0], p.mappings[:0], p.functions[:0]
+	p.showsAddress, p.frames, p.mappings, p.functions = false, p.frames[:0], p.mappings[:0], p.functions[:0]
 	p.counts, p.gave = Counts{}, PackCounts{}
 }
 

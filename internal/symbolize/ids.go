@@ -57,9 +57,6 @@ func (k *Kernel) isForeign(m *Mapping, image *timeline.Image) bool {
 	return !k.hasIDs(image, m)
 }
 
-// IsOtherBuild reports whether a mapping has ids, and they belong to no image that is loaded or in the history.
-func (k *Kernel) IsOtherBuild(m *Mapping) bool { return m.hasID() && !k.isKnown(m) }
-
 // isKnown reports whether the ids of a mapping belong to an image that is loaded or in the history.
 func (k *Kernel) isKnown(m *Mapping) bool {
 	return k.withIDs(m) != nil || m.BuildID == "" && k.Snapshot().HasFunctionID(m.FileID, k.readsAbsolute())

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
@@ -38,7 +39,7 @@ func withHiddenMappings(pd, other pprofile.Profiles) pprofile.Profiles {
 	pd.CopyTo(hidden)
 	is := other.Dictionary().MappingTable()
 	for i, m := range hidden.Dictionary().MappingTable().All() {
-		length := max(m.MemoryStart()+1, m.MemoryLimit()) - m.MemoryStart()
+		length := min(max(m.MemoryStart()+1, m.MemoryLimit())-m.MemoryStart(), math.MaxInt64)
 		shows := m.MemoryStart()>>63 != 0 || m.MemoryLimit()>>63 != 0 || m.FileOffset()>>63 != 0
 		if !shows || i >= is.Len() || is.At(i).MemoryStart() != 0 || is.At(i).FileOffset() != 0 {
 			continue

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
@@ -53,21 +54,21 @@ func (a *asker) hides() bool {
 }
 
 // hidden returns the answer without absolute kernel addresses, if these must be hidden. Mappings are hidden in place, for
-// all frames that have them. Frames and mappings of other builds stay.
+// all frames that have them.
 func (a *asker) hidden(w want) want {
 	if !a.hides() {
 		return w
 	}
-	if f := &w.frame; a.isCandidate(w.frame) && isKernelAddress(f.Address) && (f.Mapping == nil || a.knows(f.Mapping)) {
-		f.Address, w.mappings = 0, []*rewritetest.Mapping{nil}
+	if f := &w.frame; isShown(f.Type, f.Address) {
+		f.Address, f.Type, w.mappings = 0, "kernel", []*rewritetest.Mapping{nil}
 	}
 	var mappings []*rewritetest.Mapping
 	for _, m := range w.mappings {
-		if m == nil || !showsKernel(m.Start, m.Limit, m.Offset) || !a.knows(m) {
+		if m == nil || !showsKernel(m.Start, m.Limit, m.Offset) {
 			mappings = append(mappings, m)
 			continue
 		}
-		for _, limit := range []uint64{0, max(m.Start+1, m.Limit) - m.Start} {
+		for _, limit := range []uint64{0, min(max(m.Start+1, m.Limit)-m.Start, math.MaxInt64)} {
 			without := *m
 			without.Start, without.Limit, without.Offset = 0, limit, 0
 			mappings = append(mappings, &without)
@@ -78,6 +79,11 @@ func (a *asker) hidden(w want) want {
 		w.or[i] = a.hidden(w.or[i])
 	}
 	return w
+}
+
+// isShown reports whether a frame is one of those whose address is hidden (section 4.1).
+func isShown(frameType string, addr uint64) bool {
+	return isKernelAddress(addr) && (frameType == "" || frameType == "kernel")
 }
 
 // showsKernel reports whether a mapping is one of those whose range is hidden (section 4.1).
