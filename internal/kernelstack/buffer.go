@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/procfs"
 )
 
 // The sizes of the receiver's rings, in bytes.
@@ -81,21 +81,18 @@ func (s *Sampler) smaller(rings *perfring.Reader) error {
 }
 
 // lockLimits says how much memory may be locked, as far as that can be read.
-func lockLimits(procfs string) string {
+func lockLimits(mount string) string {
 	perCPU := "unknown"
-	if text, err := os.ReadFile(filepath.Join(procfs, "sys", "kernel", "perf_event_mlock_kb")); err == nil {
+	if text, err := os.ReadFile(filepath.Join(mount, "sys", "kernel", "perf_event_mlock_kb")); err == nil {
 		perCPU = string(bytes.TrimSpace(text))
 	}
-	return fmt.Sprintf("kernel.perf_event_mlock_kb is %s, RLIMIT_MEMLOCK is %s", perCPU, limit(procfs, "Max locked memory"))
+	return fmt.Sprintf("kernel.perf_event_mlock_kb is %s, RLIMIT_MEMLOCK is %s", perCPU, limit(mount, "Max locked memory"))
 }
 
-// limit returns a limit of this process, as in /proc/self/limits (proc(5)): a number, "unlimited", or "unknown".
-func limit(procfs, name string) string {
-	limits, _ := os.ReadFile(filepath.Join(procfs, "self", "limits"))
-	for line := range strings.Lines(string(limits)) {
-		if values, ok := strings.CutPrefix(line, name+" "); ok && len(strings.Fields(values)) > 0 {
-			return strings.Fields(values)[0]
-		}
+// limit returns a soft limit of this process: a number, "unlimited", or "unknown".
+func limit(mount, name string) string {
+	if values := procfs.Limit(mount, name); values != nil {
+		return values[0]
 	}
 	return "unknown"
 }

@@ -41,6 +41,18 @@ func Status(mount, id, field string) (values []string, err error) {
 	return nil, err
 }
 
+// Limit returns a resource limit of this process, named as in /proc/self/limits: the soft limit, the hard limit, each a number
+// or "unlimited", and the unit. It returns nil if the limit cannot be read, or has no unit.
+func Limit(mount, name string) []string {
+	text, _ := os.ReadFile(filepath.Join(mount, "self", "limits"))
+	for line := range strings.Lines(string(text)) {
+		if values, ok := strings.CutPrefix(line, name+" "); ok && len(strings.Fields(values)) == 3 {
+			return strings.Fields(values)
+		}
+	}
+	return nil
+}
+
 // IsKernelThread reports whether a thread is one of the kernel's own, a child of kthreadd. A process can take the name of any
 // thread, but not its flags.
 func IsKernelThread(mount, id string) bool {

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/procfs"
 )
 
 // The files below /proc and /sys whose text a report has as it is.
@@ -40,12 +42,8 @@ func readEnvironment(m *machine) Environment {
 			e.add("process", name, value)
 		}
 	}
-	for line := range strings.Lines(readText(m.state.settings, "self/limits")) {
-		for _, name := range limitLines {
-			if value, ok := strings.CutPrefix(line, name); ok {
-				e.add("process", name, strings.Join(strings.Fields(value), " "))
-			}
-		}
+	for _, name := range limitLines {
+		e.add("process", name, strings.Join(procfs.Limit(m.state.settings, name), " "))
 	}
 	if _, path, ok := strings.Cut(readText(m.own, "self/cgroup"), "0::"); ok {
 		e.addFiles("cgroup", filepath.Join("/sys/fs/cgroup", path), cgroupFiles)

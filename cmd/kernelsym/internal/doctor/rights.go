@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/procfs"
 )
 
 // rights are the privileges of this process, as far as files show them.
@@ -91,12 +93,8 @@ func (m *machine) sysctl(name string) (int, bool) {
 
 // lockedMemory returns, as text for people, how much memory this process may lock.
 func (m *machine) lockedMemory() string {
-	for line := range strings.Lines(readText(m.state.settings, "self/limits")) {
-		if value, ok := strings.CutPrefix(line, "Max locked memory"); ok {
-			if fields := strings.Fields(value); len(fields) == 3 {
-				return strings.TrimSpace(fields[0] + " " + fields[2])
-			}
-		}
+	if limit := procfs.Limit(m.state.settings, "Max locked memory"); limit != nil {
+		return limit[0] + " " + limit[2]
 	}
 	return "not known"
 }
