@@ -53,7 +53,7 @@ func (f *buildFlags) stated(p *packview.Packs, sysfs string) (statedBuilds, erro
 	}
 	builds := make(map[string]string)
 	for _, id := range f.ids {
-		image, err := p.ByBuildID(id)
+		image, err := p.Named(id)
 		if err != nil {
 			return nil, err
 		}

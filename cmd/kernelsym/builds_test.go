@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packfiles"
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
@@ -214,7 +213,8 @@ func TestAnnotateBuildFlags(t *testing.T) {
 	}
 	for _, tt := range []struct{ ids, message string }{
 		{kernelID + "," + otherKernelID, "--build-id has two builds of vmlinux"},
-		{"aaaaaaaaaaaaaaaa", packfiles.ErrNotFound.Error()},
+		{"aaaaaaaaaaaaaaaa", "no pack of this build: aaaaaaaaaaaaaaaa; give all digits of the build ID, as in the name of its pack\n"},
+		{otherModuleID[:39] + "0", "no pack of this build: " + otherModuleID[:39] + "0\n"},
 	} {
 		_, errs, err := execute(t, "", "annotate", "--pack", dir, "--build-id", tt.ids)
 		require.Error(t, err)

@@ -104,11 +104,8 @@ func (f *resolverFlags) resolver(cmd *cobra.Command) (*lookup.Resolver, error) {
 	}
 	var err error
 	if cmd.Flags().Changed("text") {
-		if r.Text, err = lookup.ParseAddress(f.text); err != nil || len(f.packs) == 0 {
-			return nil, usage(cmd, fmt.Errorf("--text is %q: it takes a hexadecimal address, and needs --pack", f.text))
-		}
-		if !symbolize.InKernelHalf(r.Text) {
-			return nil, usage(cmd, fmt.Errorf("--text is %q, which is no kernel address: read it as root on that machine: %s", f.text, readText))
+		if r.Text, err = f.parseText(); err != nil {
+			return nil, usage(cmd, err)
 		}
 	}
 	if err = checkLocate(f.locate, f.packs, r.Text != 0); err != nil {
@@ -118,6 +115,20 @@ func (f *resolverFlags) resolver(cmd *cobra.Command) (*lookup.Resolver, error) {
 		r.Kernel.Packs = r.Packs
 	}
 	return r, err
+}
+
+// parseText validates --text.
+func (f *resolverFlags) parseText() (uint64, error) {
+	text, err := lookup.ParseAddress(f.text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("--text is %q: it takes a hexadecimal address", f.text)
+	case !symbolize.InKernelHalf(text):
+		return 0, fmt.Errorf("--text is %q, which is no kernel address: read it as root on that machine: %s", f.text, readText)
+	case len(f.packs) == 0:
+		return 0, errors.New("--text needs --pack, with the pack of that machine's core kernel")
+	}
+	return text, nil
 }
 
 func printAnswers(out *printable.Printer, answers []*lookup.Answer, output string) error {

@@ -179,7 +179,14 @@ func TestLookupElsewhere(t *testing.T) {
 			"nf_tables-0x40 ? [nf_tables] " + moduleID + "\n"},
 		{"--text 0xffffffffa7000000 ffffffffa7000054 ffffffffa6ffffff", "" +
 			"ffffffffa7000054 main_loop+0x4 [vmlinux] 0123456789abcdef init/main.c:11\n" +
-			"ffffffffa6ffffff ? [vmlinux] 0123456789abcdef\n"},
+			"ffffffffa6ffffff ? (unresolved)\n"},
+		{"--text ffffffffa7000000 ffffffffa7000044 ffffffffa70000ff ffffffffa7000100 1234 ffff888100a3c000 ffffffffc0200004", "" +
+			"ffffffffa7000044 ? [vmlinux] 0123456789abcdef\n" +
+			"ffffffffa70000ff core::fmt::write+0x6f [vmlinux] 0123456789abcdef\n" +
+			"ffffffffa7000100 ? (unresolved)\n" +
+			"0000000000001234 ? (unresolved)\n" +
+			"ffff888100a3c000 ? (unresolved)\n" +
+			"ffffffffc0200004 ? (unresolved)\n"},
 	} {
 		out, messages, err := lookedUp(t, append(nowhere, strings.Fields(tt.args)...)...)
 		require.NoError(t, err)
@@ -225,7 +232,9 @@ func TestLookupPackErrors(t *testing.T) {
 	require.ErrorContains(t, err, kernelID+", "+otherKernelID)
 	require.ErrorIs(t, run("--pack", dir, "--text", "ffffffffa7000000", "2"), packview.ErrSeveral)
 	require.NoError(t, run("--pack", dir, otherKernelID+"+0x5c"))
-	require.ErrorIs(t, run("--pack", dir, "xfs+0x5c"), packview.ErrNone)
+	err = run("--pack", dir, "xfs+0x5c")
+	require.ErrorIs(t, err, packview.ErrNone)
+	require.EqualError(t, err, `no pack describes an image or function "xfs"`)
 	require.ErrorIs(t, run("--pack", dir, moduleID+"+0x5c"), packfiles.ErrNotFound)
 	require.ErrorContains(t, run("--pack", t.TempDir(), "xfs+0x5c"), "no packs in")
 	for _, bad := range []string{"vmlinux+", "vmlinux+main", "vmlinux+0x100000001", "+0x5c"} {
@@ -234,7 +243,8 @@ func TestLookupPackErrors(t *testing.T) {
 	for _, text := range []string{"", "_text", "0x"} {
 		require.ErrorIs(t, run("--pack", dir, "--text", text, "1"), errUsage, text)
 	}
-	require.ErrorIs(t, run("--text", "ffffffffa7000000", "1"), errUsage, "without a pack")
+	assert.Contains(t, wrong(t, "lookup", "--text", "ffffffffa7000000", "vfs_read"),
+		"Error: --text needs --pack, with the pack of that machine's core kernel\n")
 
 	damaged := filepath.Join(dir, kernelID+pack.Ext)
 	require.NoError(t, os.Truncate(damaged, 100))

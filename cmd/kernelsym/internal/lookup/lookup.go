@@ -42,7 +42,7 @@ type Resolver struct {
 // The errors of queries that have no answer.
 var (
 	ErrNoFunction = errors.New("no function has this name")
-	ErrNoImage    = errors.New("this kernel has no image of that name or build id, or several had the name")
+	ErrNoImage    = errors.New("no function, and no single image, has this name or build id")
 	errRangeText  = errors.New("ranges are looked up in the running kernel only")
 )
 

@@ -36,6 +36,7 @@ type query struct {
 // The errors of text that is no query.
 var (
 	ErrAddress = errors.New("not a hexadecimal address of 64 bits")
+	ErrRange   = errors.New("the range is empty: its end must be above its start")
 	ErrQuery   = errors.New("not an address, a range, an offset, or the name of a function")
 )
 
@@ -87,9 +88,13 @@ func parseQuery(s string) (query, error) {
 	if from, to, ok := strings.Cut(s, "-"); ok && numeric.MatchString(from) && numeric.MatchString(to) {
 		addr, err := ParseAddress(from)
 		end, errEnd := ParseAddress(to)
-		if errors.Join(err, errEnd) == nil && addr < end {
+		switch {
+		case errors.Join(err, errEnd) != nil:
+		case addr < end:
 			q.kind, q.addr, q.end = queryRange, addr, end
 			return q, nil
+		case end > maxOffset:
+			return q, fmt.Errorf("%w: %q", ErrRange, s)
 		}
 	}
 	if i := strings.LastIndexAny(s, "+-"); i >= 0 && !isPattern(s) {
@@ -108,6 +113,9 @@ func parseQuery(s string) (query, error) {
 // isPattern reports whether a name contains wildcards.
 func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
 
+// maxOffset is the largest offset in an image or a function, and the size of the largest function.
+const maxOffset = 1 << 32
+
 // parseOffset parses NAME+OFFSET, NAME+OFFSET/SIZE or, for code that a module has below its .text,
 // NAME-OFFSET.
 func parseOffset(q query, s string, sign int) (query, error) {
@@ -116,7 +124,7 @@ func parseOffset(q query, s string, sign int) (query, error) {
 	if hasSize && err == nil {
 		q.size, err = ParseAddress(size)
 	}
-	if err != nil || sign == 0 || offset > 1<<32 || q.size > 1<<32 || hasSize && (q.size == 0 || s[sign] == '-') {
+	if err != nil || sign == 0 || offset > maxOffset || q.size > maxOffset || hasSize && (q.size == 0 || s[sign] == '-') {
 		return q, fmt.Errorf("%w, or a name and an offset below 4 GiB: %q", ErrAddress, s)
 	}
 	q.kind, q.name, q.offset = queryOffset, s[:sign], int64(offset)

@@ -115,11 +115,10 @@ func (r *Resolver) Image(ctx context.Context, name string) (*timeline.Image, err
 // inImage resolves an offset in an image: that of a pack or, without packs, one of the running kernel. It finds nothing if no
 // image has the name, and none says so. Code of another image at that address is not an answer.
 func (r *Resolver) inImage(ctx context.Context, q *query) (found []*Answer, none, err error) {
-	inFunction := q.size != 0 || q.module != ""
+	if q.size != 0 || q.module != "" {
+		return nil, fmt.Errorf("%w: %q", ErrNoFunction, q.text), nil
+	}
 	if r.Packs != nil {
-		if inFunction {
-			return nil, fmt.Errorf("%w: %q", ErrNoFunction, q.text), nil
-		}
 		image, err := r.Packs.Named(q.name)
 		if errors.Is(err, packview.ErrNone) {
 			return nil, err, nil
@@ -129,10 +128,7 @@ func (r *Resolver) inImage(ctx context.Context, q *query) (found []*Answer, none
 		found, err = one(r.atOffsetInPack(packview.Listed{Name: q.name, Image: image}, q.offset))
 		return found, nil, err
 	}
-	none = fmt.Errorf("%w, and no function: %q", ErrNoImage, q.text)
-	if inFunction {
-		return nil, none, nil
-	}
+	none = fmt.Errorf("%w: %q", ErrNoImage, q.name)
 	m, err := r.Image(ctx, q.name)
 	if err != nil || m == nil {
 		return nil, none, err
@@ -168,7 +164,8 @@ func (r *Resolver) inKernelAtText(addr uint64) (*Answer, error) {
 		return nil, err
 	}
 	info := image.Pack.Info()
-	a, err := r.atOffsetInPack(packview.Listed{Image: image}, int64(addr-r.Text+info.Text-min(info.Text, info.Stext)))
+	offset := int64(addr - r.Text + info.Text - min(info.Text, info.Stext))
+	a, err := r.inText(inPack(packview.Listed{Image: image}), image.Text, image.Address(offset))
 	a.Address = where{addr: addr}
 	return a, err
 }

@@ -41,19 +41,22 @@ func Open(paths []string) (*Packs, error) {
 		return nil, err
 	}
 	if len(files.BuildIDs()) == 0 {
-		return nil, fmt.Errorf("no packs in %s: their names there are <build id>%s", strings.Join(paths, ", "), pack.Ext)
+		return nil, fmt.Errorf("no packs in %s: their names there are BUILD_ID%s", strings.Join(paths, ", "), pack.Ext)
 	}
 	return &Packs{files: files, images: make(map[string]*Image), failed: make(map[string]error)}, nil
 }
 
 // The errors of looking up a pack by the name of its image.
 var (
-	ErrNone    = errors.New("none of the packs is")
+	ErrNone    = errors.New("no pack describes an image or function") // its user also looks for a function
 	ErrSeveral = errors.New("several packs are")
 )
 
-// Named returns the image with that build id or name. The error is that of ByBuildID for a build id, and for a name it wraps
-// ErrNone or ErrSeveral, or says which packs cannot be read.
+// usualLength is the number of digits in the build ID of most linkers. A user may have shortened one that has fewer.
+const usualLength = 40
+
+// Named returns the image with the build id or name that a user gave. The error is that of ByBuildID for a build id, and for
+// a name it wraps ErrNone or ErrSeveral, or says which packs cannot be read.
 func (p *Packs) Named(name string) (*Image, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +64,11 @@ func (p *Packs) Named(name string) (*Image, error) {
 		return image, nil
 	}
 	if pack.IsBuildID(name) {
-		return p.image(name)
+		image, err := p.image(name)
+		if errors.Is(err, packfiles.ErrNotFound) && len(name) < usualLength {
+			err = fmt.Errorf("%w; give all digits of the build ID, as in the name of its pack", err)
+		}
+		return image, err
 	}
 	all, err := p.files.All()
 	if err != nil {
@@ -75,7 +82,7 @@ func (p *Packs) Named(name string) (*Image, error) {
 	}
 	switch len(ids) {
 	case 0:
-		return nil, fmt.Errorf("%w of %q", ErrNone, name)
+		return nil, fmt.Errorf("%w %q", ErrNone, name)
 	case 1:
 		p.images[name], err = p.image(ids[0])
 		return p.images[name], err
