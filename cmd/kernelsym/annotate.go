@@ -52,7 +52,7 @@ func newAnnotate() *cobra.Command {
 			"  dmesg | sudo kernelsym annotate\n" +
 			"  dmesg | kernelsym annotate --this-boot --pack /var/lib/kernelsym/packs\n" +
 			"  kernelsym annotate --pack packs oops.txt\n" +
-			"  kernelsym annotate --pack packs --build-id 7f76f39faf07f34c --text ffffffff8be00000 crash.txt",
+			"  kernelsym annotate --pack packs --build-id 7f76f39faf07f34cfa9fadd801e131bfa8cb6dc3 --text ffffffff8be00000 crash.txt",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := flags.resolver(cmd)
 			if err != nil {
@@ -61,7 +61,7 @@ func newAnnotate() *cobra.Command {
 			if err = builds.check(r.Packs, r.Text != 0); err != nil {
 				return usage(cmd, err)
 			}
-			a := annotator{resolver: r, addresses: true, note: func(s string) { stderr(cmd).Printf("%s\n", s) }}
+			a := annotator{resolver: r, note: func(s string) { stderr(cmd).Printf("%s\n", s) }}
 			if cmd.Flags().Changed("caller") {
 				a.policy = map[bool]kernellog.Policy{true: kernellog.AllCallers, false: kernellog.AllExact}[r.Caller]
 			}
@@ -75,7 +75,11 @@ func newAnnotate() *cobra.Command {
 				defer a.follower.stop()
 			}
 			out := stdout(cmd).Raw() // a copy of the input
-			return eachInput(cmd, args, func(in io.Reader) error { return a.annotate(cmd.Context(), in, out) })
+			err = eachInput(cmd, args, func(in io.Reader) error { return a.annotate(cmd.Context(), in, out) })
+			if r.Packs == nil || flags.locate { // otherwise packs alone suffice
+				err = errors.Join(err, a.failed)
+			}
+			return err
 		},
 	}
 	flags.add(cmd)
@@ -95,7 +99,6 @@ type follower struct {
 	ready  chan struct{}   // closed when the first lists were read, at the time since
 	since  int64
 	opened bool
-	failed error // why the kernel could not be opened
 }
 
 func newFollower(k *running.Kernel) *follower {
@@ -116,10 +119,10 @@ func (f *follower) start(ctx context.Context) {
 	}()
 }
 
-// open opens the kernel once it is read. The error says why that is impossible.
+// open opens the kernel once it is read. The error says why that is impossible; open is not called again after it.
 func (f *follower) open(ctx context.Context) error {
 	if f.opened {
-		return f.failed
+		return nil
 	}
 	f.start(ctx)
 	<-f.ready
@@ -127,8 +130,8 @@ func (f *follower) open(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	f.kernel.Follow(f.cache.Fresh, f.since)
-	f.opened, f.failed = true, f.health()
-	return f.failed
+	f.opened = true
+	return f.health()
 }
 
 // health returns an error if what is known does not suffice. It warns if some code is not.
@@ -161,14 +164,14 @@ const maxLine = 1 << 20
 
 // annotator names what it finds in text.
 type annotator struct {
-	resolver  *lookup.Resolver
-	follower  *follower        // of the kernel whose addresses get names; nil if it is open, or another machine's
-	policy    kernellog.Policy // how addresses are read
-	addresses bool             // whether addresses get names
-	log       logBuilds        // the builds that wrote the line
-	traces    kernellog.Reader
-	warned    map[error]bool // the reasons that warnOnce has printed; nil before the first
-	note      func(string)   // prints what packs would add; nil once it has
+	resolver *lookup.Resolver
+	follower *follower        // of the kernel whose addresses get names; nil if it is open, or another machine's
+	policy   kernellog.Policy // how addresses are read
+	failed   error            // why addresses get no names; nil if they do
+	log      logBuilds        // the builds that wrote the line
+	traces   kernellog.Reader
+	warned   map[error]bool // the reasons that warnOnce has printed; nil before the first
+	note     func(string)   // prints what packs would add; nil once it has
 }
 
 // The reasons why a line gets no names although there are some.
@@ -194,7 +197,7 @@ func (a *annotator) warnOnce(image string, reason error) {
 func (a *annotator) line(ctx context.Context, line []byte) ([]byte, error) {
 	a.log.read(line)
 	a.traces.Next(line)
-	if a.addresses {
+	if a.failed == nil {
 		var err error
 		if line, err = a.nameAddresses(ctx, line); err != nil {
 			return line, err
@@ -221,10 +224,10 @@ func (a *annotator) nameAddresses(ctx context.Context, line []byte) (named []byt
 	a.resolver.Kernel.Outdated()
 	roles := a.traces.Roles()
 	named = addresses.Annotate(line, func(addr uint64, start int) addresses.Name {
-		if err == nil && a.addresses {
+		if err == nil && a.failed == nil {
 			err = a.open(ctx)
 		}
-		if err != nil || !a.addresses {
+		if err != nil || a.failed != nil {
 			return addresses.Name{}
 		}
 		var name addresses.Name
@@ -241,18 +244,18 @@ func (a *annotator) nameAddresses(ctx context.Context, line []byte) (named []byt
 	return named, err
 }
 
-// open opens the kernel before its first address is named. Packs alone name offsets in functions, so with them, addresses
-// stay as they are if the kernel cannot be opened, unless it was to be located.
+// open opens the kernel before its first address is named. If it cannot be opened, addresses stay as they are, and the rest is
+// done: text is copied, and packs alone name offsets in functions. The error is one of ctx.
 func (a *annotator) open(ctx context.Context) error {
 	if a.follower == nil {
 		return nil
 	}
 	err := a.follower.open(ctx)
-	if err == nil || a.resolver.Packs == nil || a.resolver.Kernel.Packs != nil || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	a.resolver.Kernel.Warn(fmt.Errorf("addresses get no names: %w", err))
-	a.addresses = false
+	a.failed = fmt.Errorf("addresses get no names: %w", err)
+	a.resolver.Kernel.Warn(a.failed)
 	return nil
 }
 

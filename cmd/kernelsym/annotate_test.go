@@ -100,7 +100,7 @@ func (failingWriter) Write([]byte) (int, error) { return 0, errPipe }
 
 func TestAnnotateEndsWhenNobodyReads(t *testing.T) {
 	forever := io.MultiReader(strings.NewReader("a\n"), neverEnding{})
-	assert.ErrorIs(t, (&annotator{resolver: &lookup.Resolver{}}).annotate(t.Context(), forever, failingWriter{}), errPipe)
+	assert.ErrorIs(t, (&annotator{resolver: &lookup.Resolver{Kernel: new(running.Kernel)}}).annotate(t.Context(), forever, failingWriter{}), errPipe)
 }
 
 type neverEnding struct{}
@@ -122,7 +122,7 @@ func TestAnnotateRefreshesOnceALine(t *testing.T) {
 	}, 0)
 	var out strings.Builder
 	const line = "ffffffffc0200000 ffffffffc0200004 ffffffffc0300000\n"
-	require.NoError(t, (&annotator{resolver: &lookup.Resolver{Kernel: &k}, addresses: true}).annotate(t.Context(), strings.NewReader(line+"nothing\n"+line), &out))
+	require.NoError(t, (&annotator{resolver: &lookup.Resolver{Kernel: &k}}).annotate(t.Context(), strings.NewReader(line+"nothing\n"+line), &out))
 	assert.Equal(t, "ffffffffc0200000 f1+0x0 [bpf] ffffffffc0200004 f1+0x4 [bpf] ffffffffc0300000\nnothing\n"+
 		"ffffffffc0200000 f2+0x0 [bpf] ffffffffc0200004 f2+0x4 [bpf] ffffffffc0300000\n", out.String())
 	assert.Equal(t, 2, refreshed)
@@ -223,13 +223,40 @@ func TestAnnotateTracesWithoutPacks(t *testing.T) {
 	assert.Empty(t, errs)
 }
 
+// TestAnnotateWithoutTheKernel verifies that text is copied to its end if the kernel cannot be read, that one warning says why
+// addresses get no names, and that this is a failure unless packs alone suffice.
+func TestAnnotateWithoutTheKernel(t *testing.T) {
+	dir, empty := t.TempDir(), t.TempDir()
+	writePack(t, dir, kernelID, kernelPack(kernelID))
+	const before, after = "RIP: 0010:main_loop+0x4/0x40", "\nRBX: ffff888100a3c000 RIP: ffffffff81000054\nRBX: ffff888100a3c000\nend"
+	for _, tt := range []struct {
+		args  []string
+		added string
+		fails bool
+	}{
+		{nil, "", true},
+		{[]string{"--pack", dir, "--build-id", kernelID}, atStart, false},
+		{[]string{"--pack", dir, "--build-id", kernelID, "--locate"}, atStart, true},
+	} {
+		out, errs, err := execute(t, before+after, append([]string{"annotate", "--procfs", empty, "--sysfs", empty}, tt.args...)...)
+		assert.Equal(t, before+tt.added+after, out)
+		assert.Equal(t, 1, strings.Count(errs, "addresses get no names: "), errs)
+		assert.NotContains(t, errs, "Error:", "it was already printed")
+		if tt.fails {
+			assert.ErrorContains(t, err, "addresses get no names: ", tt.args)
+		} else {
+			assert.NoError(t, err)
+		}
+	}
+}
+
 // TestAnnotateReadsTheKernelWhenNeeded verifies that the kernel is not read for a file without addresses, and is read before
 // the first line of any other input: code may change while that is written.
 func TestAnnotateReadsTheKernelWhenNeeded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	begun := func(in io.Reader) bool {
 		k := running.Kernel{Procfs: t.TempDir(), Sysfs: t.TempDir(), Warn: func(error) {}}
-		a := annotator{resolver: &lookup.Resolver{Kernel: &k}, addresses: true, follower: newFollower(&k)}
+		a := annotator{resolver: &lookup.Resolver{Kernel: &k}, follower: newFollower(&k)}
 		defer a.follower.stop()
 		_ = a.annotate(t.Context(), in, io.Discard) // there is no kernel in the directories
 		return a.follower.cache != nil

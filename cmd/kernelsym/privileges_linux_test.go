@@ -18,10 +18,11 @@ func TestOrdinaryUsers(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedRestrictedPerf(t)
 	kerneltest.Unprivileged(t, func(t *testing.T) {
-		for _, args := range []string{"top --duration 1s", "top --bpf --duration 1s", "top --off-cpu --duration 1s", "list", "lookup vfs_read", "watch"} {
+		for _, args := range []string{"top --duration 1s", "top --bpf --duration 1s", "top --off-cpu --duration 1s", "list", "lookup vfs_read", "annotate", "watch"} {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			var errs strings.Builder
 			cmd := newCommand()
+			cmd.SetIn(strings.NewReader("ffffffff81000000\n"))
 			cmd.SetOut(new(strings.Builder))
 			cmd.SetErr(endOf{&errs, "run it as root", cancel})
 			_ = runCommand(ctx, cmd, strings.Fields(args)) // watch goes on
