@@ -99,7 +99,7 @@ func (*directoryValue) Type() string { return "directory" }
 
 // packUsage describes the flag --pack, and packExtension is the extension of pack files.
 const (
-	packUsage     = "pack, or directory of packs named <build id>" + pack.Ext + " (repeatable)"
+	packUsage     = "pack, or directory of packs named BUILD_ID" + pack.Ext + " (repeatable)"
 	packExtension = "kspack"
 )
 

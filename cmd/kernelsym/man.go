@@ -51,14 +51,18 @@ const exitStatus = `
 : The command line is wrong. Nothing was done.
 
 130
-: It was interrupted.
+: It was interrupted before it had an answer. watch, view and top end by an interrupt, with status 0; top prints what it has
+sampled.
 `
 
-// addSections adds to the descriptions of commands the sections that only their pages have.
+// markdown escapes what Markdown would take for HTML or emphasis.
+var markdown = strings.NewReplacer("<", `\<`, "_", `\_`, "*", `\*`)
+
+// addSections makes Markdown of the descriptions of commands, and adds the sections that only their pages have.
 func addSections(root *cobra.Command) {
 	var commands strings.Builder
 	for _, cmd := range root.Commands() {
-		cmd.Long += exitStatus
+		cmd.Long = markdown.Replace(cmd.Long) + exitStatus
 		if !cmd.Hidden {
 			fmt.Fprintf(&commands, "**%s**\n: %s\n\n", cmd.Name(), cmd.Short)
 		}

@@ -5,9 +5,11 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -50,3 +52,31 @@ func TestMan(t *testing.T) {
 	}
 	assert.Contains(t, pages["kernelsym.1"], `"Jan 2026" "kernelsym `+version+`"`)
 }
+
+// TestManIsWhole verifies that the pages lose nothing of the help: they are made of Markdown, which has HTML and emphasis.
+func TestManIsWhole(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
+	dir := t.TempDir()
+	require.NoError(t, runCommand(t.Context(), newCommand(), []string{"man", dir}))
+	for _, cmd := range newCommand().Commands() {
+		if cmd.Hidden {
+			continue
+		}
+		page, err := os.ReadFile(filepath.Join(dir, "kernelsym-"+cmd.Name()+".1"))
+		require.NoError(t, err)
+		text := unspaced(roffEscapes.Replace(roffRequest.ReplaceAllString(string(page), "")))
+		assert.Contains(t, text, unspaced(cmd.Long), cmd.Name())
+		assert.Contains(t, text, unspaced(cmd.Example), cmd.Name())
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			assert.Contains(t, text, unspaced(f.Usage), "%s --%s", cmd.Name(), f.Name)
+		})
+	}
+}
+
+var (
+	roffRequest = regexp.MustCompile(`(?m)^\..*$`)
+	roffEscapes = strings.NewReplacer(`\\`, `\`, `\fB`, "", `\fI`, "", `\fP`, "", `\&`, "", `\-`, "-")
+)
+
+// unspaced returns text without white space.
+func unspaced(text string) string { return strings.Join(strings.Fields(text), "") }

@@ -40,7 +40,7 @@ func newPack() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pack [VMLINUX] [MODULE.ko...] [IMAGE...]",
 		Short: "Make packs of inlined functions, source lines and symbols",
-		Long: "Make a pack, <build id>.kspack, of each ELF file of a kernel. A pack holds the inlined functions\n" +
+		Long: "Make a pack, BUILD_ID.kspack, of each ELF file of a kernel. A pack holds the inlined functions\n" +
 			"and source lines of the debug information, and the symbols. Any user can make packs, on any\n" +
 			"machine. --release, --debuginfod and --running find the files or symbols themselves.\n\n" +
 			"With --boot, each IMAGE is a file from which a machine boots: bzImage, arm64 Image, EFI zboot, unified\n" +
@@ -54,7 +54,7 @@ func newPack() *cobra.Command {
 			"  kernelsym pack --debuginfod -d packs                # servers: DEBUGINFOD_URLS\n" +
 			"  kernelsym pack --boot /boot/vmlinuz-6.12.0 -d packs # symbols only, without a debug package\n" +
 			"  sudo kernelsym pack --running -d packs              # symbols only, without any file\n" +
-			"  kernelsym pack --info packs/7f76f39faf07f34c.kspack",
+			"  kernelsym pack --info packs/7f76f39faf07f34cfa9fadd801e131bfa8cb6dc3.kspack",
 		RunE: p.run,
 	}
 	flags := cmd.Flags()
