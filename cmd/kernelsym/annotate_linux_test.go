@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,4 +55,35 @@ func TestAnnotateFollowsTheKernel(t *testing.T) {
 	assert.True(t, named)
 	require.NoError(t, write.Close())
 	require.NoError(t, <-ended)
+}
+
+// TestAnnotateWithoutTheKernel verifies that text is copied to its end if the kernel cannot be read, that one warning says why
+// addresses get no names, and that this is a failure unless packs alone suffice.
+func TestAnnotateWithoutTheKernel(t *testing.T) {
+	kerneltest.Unprivileged(t, testAnnotateWithoutTheKernel) // root could list BPF programs
+}
+
+func testAnnotateWithoutTheKernel(t *testing.T) {
+	dir, empty := t.TempDir(), t.TempDir()
+	writePack(t, dir, kernelID, kernelPack(kernelID))
+	const before, after = "RIP: 0010:main_loop+0x4/0x40", "\nRBX: ffff888100a3c000 RIP: ffffffff81000054\nRBX: ffff888100a3c000\nend"
+	for _, tt := range []struct {
+		args  []string
+		added string
+		fails bool
+	}{
+		{nil, "", true},
+		{[]string{"--pack", dir, "--build-id", kernelID}, atStart, false},
+		{[]string{"--pack", dir, "--build-id", kernelID, "--locate"}, atStart, true},
+	} {
+		out, errs, err := execute(t, before+after, append([]string{"annotate", "--procfs", empty, "--sysfs", empty}, tt.args...)...)
+		assert.Equal(t, before+tt.added+after, out)
+		assert.Equal(t, 1, strings.Count(errs, "addresses get no names: "), errs)
+		assert.NotContains(t, errs, "Error:", "it was already printed")
+		if tt.fails {
+			assert.ErrorContains(t, err, "addresses get no names: ", tt.args)
+		} else {
+			assert.NoError(t, err)
+		}
+	}
 }

@@ -19,16 +19,14 @@ func addBuiltins(root *cobra.Command, args []string) {
 		case "help":
 			cmd.Args = isCommand
 		case "completion":
-			cmd.Args = noArguments
+			cmd.Args = func(cmd *cobra.Command, args []string) error { return usage(cmd, cobra.NoArgs(cmd, args)) }
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 			for _, shell := range cmd.Commands() {
-				shell.Args = noArguments
+				shell.Args = checkArguments
 			}
 		}
 	}
 }
-
-func noArguments(cmd *cobra.Command, args []string) error { return usage(cmd, cobra.NoArgs(cmd, args)) }
 
 // isCommand rejects arguments that are not the path of a command.
 func isCommand(cmd *cobra.Command, args []string) error {

@@ -36,15 +36,14 @@ func newDoctor() *cobra.Command {
 			"exporter send them?\n\n" +
 			"JSON also has what a bug report needs: versions, settings, limits, numbers of symbols and, with\n" +
 			"--metrics, the metrics of kernelsym. It has neither kernel addresses nor the host's names.\n\n" +
-			"The exit status is 0 if everything works, 1 if something is lost, 2 if kernel frames get no\n" +
-			"names at all, 64 if the command line is wrong, and 130 after an interrupt.",
+			"The exit status is 0 if everything works, 1 if something is lost, 2 if the core kernel\n" +
+			"has no names, 64 if the command line is wrong, and 130 after an interrupt.",
 		Example: "  kernelsym doctor\n" +
 			"  kernelsym doctor --packs /var/lib/kernelsym/packs\n" +
 			"  kernelsym doctor --locate --packs /var/lib/kernelsym/packs\n" +
 			"  kernelsym doctor --metrics http://localhost:8888/metrics\n" +
 			"  kernelsym doctor --output json --metrics http://localhost:8888/metrics > doctor.json\n" +
 			"  kernelsym doctor --procfs /host/proc --sysfs /host/sys --output json",
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Locate && o.Packs == "" {
 				return usage(cmd, errors.New("--locate needs --packs"))
@@ -69,7 +68,7 @@ func newDoctor() *cobra.Command {
 	flags.StringVar(&o.Metrics, "metrics", "", "URL of the collector's metrics: check that it delivers")
 	_ = cmd.MarkFlagDirname("packs")
 	machineFlags(cmd, &o.Procfs, &o.Sysfs)
-	outputFlag(cmd, &output)
+	outputFlag(cmd, &output, oneObject)
 	return cmd
 }
 

@@ -20,10 +20,16 @@ const (
 	outputJSON = "json"
 )
 
-// outputFlag adds --output. Every command that prints answers has this flag.
-func outputFlag(cmd *cobra.Command, output *string) {
+// What commands print as JSON.
+const (
+	objectPerLine = "one object per line"
+	oneObject     = "one object"
+)
+
+// outputFlag adds --output. Every command that prints answers has this flag. json is what the command prints as JSON.
+func outputFlag(cmd *cobra.Command, output *string, json string) {
 	*output = outputText
-	cmd.Flags().VarP((*outputValue)(output), "output", "o", "text, or json: one object per line, for scripts")
+	cmd.Flags().VarP((*outputValue)(output), "output", "o", "text, or json: "+json+", for scripts")
 	values := cobra.FixedCompletions([]string{outputText, outputJSON}, cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc("output", values) // it fails only if the flag does not exist
 }

@@ -20,10 +20,10 @@ func newInlined() *cobra.Command {
 	var paths []string
 	var output string
 	cmd := &cobra.Command{
-		Use:   "inlined NAME...",
+		Use:   "inlined FUNCTION...",
 		Short: "Print where a function was inlined",
-		Long: "Print the functions and addresses at which a function was inlined. NAME is its name or a pattern\n" +
-			"with *, ? and [...]. Rust names can be mangled or not.\n\n" +
+		Long: "Print the functions and addresses at which a function was inlined. FUNCTION is its name or a\n" +
+			"pattern with *, ? and [...]. Rust names can be mangled or not.\n\n" +
 			"With --pack, the answer comes from packs and includes the size of the code and the line of the\n" +
 			"call. Code that the compiler split has several lines of output. Nothing of this machine is read.\n\n" +
 			"Without --pack, the answer comes from the running kernel, which must be built with\n" +
@@ -32,7 +32,6 @@ func newInlined() *cobra.Command {
 			"The exit status is 1 if a name is inlined nowhere, or something cannot be read.",
 		Example: "  kernelsym inlined fdget_pos\n" +
 			"  kernelsym inlined --pack /var/lib/kernelsym/packs 'rcu_read_*lock' --output json",
-		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			names, err := patterns.New(args...)
 			if err != nil {
@@ -60,7 +59,7 @@ func newInlined() *cobra.Command {
 	}
 	packFlag(cmd, &paths)
 	machineFlags(cmd, &o.Procfs, &o.Sysfs)
-	outputFlag(cmd, &output)
+	outputFlag(cmd, &output, objectPerLine)
 	return cmd
 }
 

@@ -121,7 +121,7 @@ func newList() *cobra.Command {
 		},
 	}
 	machineFlags(cmd, &k.Procfs, &k.Sysfs)
-	outputFlag(cmd, &output)
+	outputFlag(cmd, &output, objectPerLine)
 	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "list only this kind: "+strings.Join(kindNames(), ", ")+" (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kindNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd

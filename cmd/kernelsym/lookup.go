@@ -73,7 +73,7 @@ func newLookup() *cobra.Command {
 		},
 	}
 	flags.add(cmd)
-	outputFlag(cmd, &output)
+	outputFlag(cmd, &output, objectPerLine)
 	return cmd
 }
 

@@ -6,10 +6,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -57,7 +60,6 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return stdout(cmd).Printf("kernelsym version %s\n", version) // as --version
 		},
@@ -81,9 +83,20 @@ func newCommand() *cobra.Command {
 		if run := cmd.RunE; run != nil {
 			cmd.RunE = func(cmd *cobra.Command, args []string) error { return asRoot(cmd, run(cmd, args)) }
 		}
-		if check := cmd.Args; check != nil {
-			cmd.Args = func(cmd *cobra.Command, args []string) error { return usage(cmd, check(cmd, args)) }
-		}
+		cmd.Args = checkArguments
 	}
 	return root
+}
+
+// checkArguments rejects a number of arguments that is not the one in the usage line of a command: FILE is one, FILE... is at
+// least one, and [FILE...] is any number.
+func checkArguments(cmd *cobra.Command, args []string) error {
+	wanted := strings.Fields(cmd.Use)[1:]
+	switch {
+	case len(args) > len(wanted) && !strings.Contains(cmd.Use, "..."):
+		return usage(cmd, fmt.Errorf("%s takes %s: %q", cmd.Name(), cmp.Or(strings.Join(wanted, " "), "no arguments"), args[len(wanted)]))
+	case len(wanted) > 0 && len(args) == 0 && !strings.HasPrefix(wanted[0], "["):
+		return usage(cmd, errors.New("give a "+strings.TrimSuffix(wanted[0], "...")))
+	}
+	return nil
 }

@@ -19,7 +19,6 @@ func newMan(root *cobra.Command) *cobra.Command {
 		Short: "Write the man pages to a directory",
 		Long: "Write the man pages to a directory, which is created if necessary.\n\n" +
 			"Their date is SOURCE_DATE_EPOCH, in seconds since 1970, or today if that is not set.",
-		Args:   cobra.ExactArgs(1),
 		Hidden: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // man pages are for everyone

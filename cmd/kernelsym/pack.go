@@ -71,7 +71,7 @@ func newPack() *cobra.Command {
 	_, _ = cmd.MarkFlagDirname("dir"), cmd.MarkFlagDirname("root")
 	_ = cmd.MarkFlagFilename("info", packExtension)
 	machineFlags(cmd, &p.from.procfs, &p.from.sysfs)
-	outputFlag(cmd, &p.output)
+	outputFlag(cmd, &p.output, objectPerLine)
 	return cmd
 }
 
@@ -180,10 +180,13 @@ type packReport struct {
 	Directory   string `json:"directory"`
 	Packs       int    `json:"packs"`
 	Bytes       int64  `json:"bytes"`
-	SymbolsOnly int    `json:"symbols_only"` // packs made without debug information
+	SymbolsOnly int    `json:"symbols_only"` // packs without functions and lines
 	WithoutCode int    `json:"without_code"` // modules that need no pack
 	Kept        int    `json:"kept"`         // existing packs with lines, which symbols alone do not replace
 }
+
+// wantsSymbols reports whether symbols alone were asked for.
+func (p *packCommand) wantsSymbols() bool { return p.symbols || p.from.running || p.from.boot }
 
 // report prints the result.
 func (p *packCommand) report(out *printable.Printer, r packer.Result) error {
@@ -194,7 +197,7 @@ func (p *packCommand) report(out *printable.Printer, r packer.Result) error {
 		return nil
 	}
 	var details []string
-	if r.WithoutLines > 0 {
+	if r.WithoutLines > 0 && !p.wantsSymbols() {
 		details = append(details, fmt.Sprintf("%d with symbols only, since they have no debug information", r.WithoutLines))
 	}
 	if r.WithoutCode > 0 {

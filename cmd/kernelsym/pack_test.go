@@ -49,6 +49,10 @@ func TestPackRunningAndInfo(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "1 pack, 1 kB, in "+dir+"\n", out)
 	assert.Empty(t, errs)
+	out, _, err = execute(t, "", append([]string{"pack", "--running", "-o", "json", "-d", dir}, tree...)...)
+	require.NoError(t, err)
+	assert.Contains(t, out, `"packs":1,`)
+	assert.Contains(t, out, `"symbols_only":1,`)
 
 	file := filepath.Join(dir, "abcdef0123456789"+pack.Ext)
 	out, _, err = execute(t, "", "pack", "--info", file)

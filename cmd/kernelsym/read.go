@@ -87,7 +87,7 @@ func checkKinds(cmd *cobra.Command, kinds *profilefile.Kinds, wanted string) err
 
 // typeFlag adds the flag for the type of values in files.
 func typeFlag(flags *pflag.FlagSet, kind *string) {
-	flags.StringVar(kind, "type", "", "of FILE, count the profiles with values of this type, such as samples or off_cpu; that of the first by default")
+	flags.StringVar(kind, "type", "", "with FILE, count only profiles with values of this type, such as samples or off_cpu (default: the type of the first profile)")
 }
 
 func readFile(cmd *cobra.Command, name string, visit func(*rewrite.Named)) error {

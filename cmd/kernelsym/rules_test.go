@@ -70,6 +70,15 @@ func TestFlagsAreUniform(t *testing.T) {
 	})
 }
 
+// TestHelpIsNarrow verifies that the description of a command fits into a terminal of usual width.
+func TestHelpIsNarrow(t *testing.T) {
+	everyCommand(t, func(t *testing.T, cmd *cobra.Command) {
+		for line := range strings.Lines(cmd.Long) {
+			assert.LessOrEqual(t, len(line), 112, line)
+		}
+	})
+}
+
 // TestWrongFlagsEndWith64 verifies the exit status for invalid values of flags.
 func TestWrongFlagsEndWith64(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")

@@ -38,6 +38,18 @@ func hostOf(address string) string {
 	return strings.ToLower(host)
 }
 
+// checkAddress validates --http.
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port)
+	}
+	if err != nil {
+		return fmt.Errorf("--http is %q: it takes HOST:PORT, such as localhost:8081", address)
+	}
+	return nil
+}
+
 // openable returns an address that a browser on this machine can open: localhost for all addresses of the machine, for which
 // the kernel has [::].
 func openable(listening net.Addr) string {

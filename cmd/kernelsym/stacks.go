@@ -36,8 +36,8 @@ func newStacks() *cobra.Command {
 		Use:   "stacks",
 		Short: "Print where in the kernel tasks are blocked now",
 		Long: "Print the kernel's stacks of tasks that are blocked now, with the tasks that have each of them. Tasks in\n" +
-			"state D come first: they cannot be interrupted, and count as load. A task's stack and its state are of\n" +
-			"one instant, at which it did not run.\n\n" +
+			"state D come first: they cannot be interrupted, and count as load. Stack and state of a task were read\n" +
+			"at one instant, while it was not running.\n\n" +
 			"The names are the kernel's own. With --pack, functions get their source lines, and those that were\n" +
 			"inlined at the place of a call get lines of their own; with --locate, even if the kernel hides its symbols.\n\n" +
 			"The stacks come from /proc/PID/stack, which needs root with CAP_SYS_ADMIN and CAP_SYS_PTRACE. In a\n" +
@@ -45,7 +45,6 @@ func newStacks() *cobra.Command {
 		Example: "  sudo kernelsym stacks --state D\n" +
 			"  sudo kernelsym stacks -p 1234 --pack /var/lib/kernelsym/packs\n" +
 			"  sudo kernelsym stacks -o json | jq -r '.frames[0].function'",
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			reader, err := b.reader()
 			if err != nil {
@@ -64,20 +63,18 @@ func newStacks() *cobra.Command {
 	machineFlags(cmd, &b.flags.procfs, &b.flags.sysfs)
 	packFlag(cmd, &b.flags.packs)
 	locateFlag(cmd, &b.flags.locate)
-	outputFlag(cmd, &b.output)
+	outputFlag(cmd, &b.output, objectPerLine)
 	return cmd
 }
 
 // reader returns the reader of the tasks that the flags select.
 func (b *blockedStacks) reader() (*tasks.Reader, error) {
-	r := &tasks.Reader{Procfs: b.flags.procfs}
-	var err error
-	for _, state := range b.states {
-		if len(state) != 1 || strings.IndexByte(tasks.WaitStates, state[0]) < 0 {
-			return nil, fmt.Errorf("--state is %q: it takes D, S, I, T or t", state)
-		}
-		r.States += state
+	r := &tasks.Reader{Procfs: b.flags.procfs, States: strings.Join(b.states, "")}
+	isState := func(s string) bool { return len(s) == 1 && strings.IndexByte(tasks.WaitStates, s[0]) >= 0 }
+	if wrong := slices.DeleteFunc(slices.Clone(b.states), isState); len(wrong) > 0 || r.States == "" {
+		return nil, fmt.Errorf("--state is %q: it takes D, S, I, T or t", strings.Join(wrong, ","))
 	}
+	var err error
 	r.Of.PIDs, err = existing(r.Procfs, kindProcess, b.processes)
 	return r, err
 }

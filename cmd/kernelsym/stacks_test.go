@@ -79,8 +79,10 @@ func TestStacks(t *testing.T) {
 func TestStacksOfWrongTasks(t *testing.T) {
 	tree := taskTree(t)
 	for want, args := range map[string][]string{
-		`--state is "X": it takes D, S, I, T or t`: {"--state", "X"},
-		"there is no process 99":                   {"-p", "99"},
+		`--state is "X": it takes D, S, I, T or t`:  {"--state", "X"},
+		`--state is "": it takes D, S, I, T or t`:   {"--state", ""},
+		`--state is "DS": it takes D, S, I, T or t`: {"--state", "D,DS"},
+		"there is no process 99":                    {"-p", "99"},
 	} {
 		_, errs, err := execute(t, "", append(append([]string{"stacks"}, tree...), args...)...)
 		require.ErrorIs(t, err, errUsage)

@@ -20,6 +20,8 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packview"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topui"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
+	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
 // top shows the hottest functions, of this machine or in a file.
@@ -62,11 +64,13 @@ func newTop() *cobra.Command {
 			"namespace only. With -p or -t, threads that have waited since before the start are marked. By process\n" +
 			"or thread, RUNQ is the time in the run queue, and STATE is that of threads which still wait.\n\n" +
 			"With --locate, the core kernel has names even if it hides its symbols; --pack names its pack.\n\n" +
-			"With --duration, or if the input or the output is no terminal, top prints the table once, for\n" +
-			"all samples. So it does on a terminal without control codes (TERM=dumb).\n\n" +
+			"With --duration, top prints the table once, for all samples. So it does with JSON, and if the input or\n" +
+			"the output is no terminal, or one without control codes (TERM=dumb); without --duration, it then\n" +
+			"samples for one --delay.\n\n" +
 			"With FILE, top samples nothing. It prints the functions in the profiles: SELF counts the samples\n" +
 			"in the function itself, TOTAL also those in what it called. Percentages are of the samples in the\n" +
-			"kernel. --by groups the samples of files, too; then percentages are of all samples. " + filesHelp,
+			"kernel. --by groups the samples of files, too; then percentages are of all samples.\n\n" +
+			filesHelp,
 		Example: "  kernelsym top\n" +
 			"  kernelsym top --bpf --stats\n" +
 			"  kernelsym top --by container\n" +
@@ -80,7 +84,7 @@ func newTop() *cobra.Command {
 			if len(args) > 0 {
 				return t.printFiles(cmd, args)
 			}
-			return t.run(cmd)
+			return t.withEvent(t.run(cmd))
 		},
 	}
 	flags := cmd.Flags()
@@ -91,7 +95,7 @@ func newTop() *cobra.Command {
 	flags.DurationVar(&t.duration, "duration", 0, "sample for this long, such as 10s, and print the table once")
 	t.flags.add(cmd, &t.options)
 	flags.BoolVarP(&t.idle, "idle", "i", false, "with --off-cpu, also show kernel threads that wait in their main function; the key i changes it")
-	outputFlag(cmd, &t.output)
+	outputFlag(cmd, &t.output, oneObject)
 	typeFlag(flags, &t.kind)
 	t.bpf.add(flags)
 	return cmd
@@ -137,6 +141,14 @@ func (t *top) check(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return nil
+}
+
+// withEvent adds to the error of an event that this machine does not have which one it has.
+func (t *top) withEvent(err error) error {
+	if t.options.Event == kernelstack.EventCycles && errors.Is(err, perfring.ErrUnsupported) {
+		return fmt.Errorf("%w; use --event %s", err, kernelstack.EventClock)
+	}
+	return err
 }
 
 func groupingNames() []string { return slices.Sorted(maps.Keys(topGroupings)) }

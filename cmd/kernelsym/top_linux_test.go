@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
+	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
@@ -243,4 +244,16 @@ func TestTopOfTheWrongProcess(t *testing.T) {
 		assert.Contains(t, wrong(t, "top", flag, pid, "--procfs", dir),
 			"-p and -t take ids of this process's PID namespace: --procfs "+dir+" is of another one")
 	}
+}
+
+// TestTopWithoutCycles verifies that the error of a CPU without a cycle counter says what to use in its place.
+func TestTopWithoutCycles(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
+	kerneltest.NeedPerf(t)
+	if hasCycles("/sys") {
+		t.Skip("this CPU has a cycle counter")
+	}
+	_, errs, err := execute(t, "", "top", "-e", "cycles", "--duration", "1ms")
+	require.ErrorIs(t, err, perfring.ErrUnsupported)
+	assert.Contains(t, errs, "; use --event cpu-clock\n")
 }

@@ -134,7 +134,7 @@ func cpus(sysfs, list string) ([]int, error) {
 	}
 	wanted, err := perfring.ParseCPUs(list)
 	if err != nil {
-		return nil, fmt.Errorf("-C: %w: it takes a list such as 0-3,5", err)
+		return nil, fmt.Errorf("-C is %q: it takes an ascending list such as 0-3,5", list)
 	}
 	online, err := perfring.OnlineCPUs(sysfs)
 	for _, cpu := range wanted {

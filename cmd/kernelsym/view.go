@@ -47,7 +47,6 @@ func newView() *cobra.Command {
 		Example: "  kernelsym view profiles.json\n" +
 			"  kernelsym view --svg flamegraph.svg profiles.json\n" +
 			"  zcat old.json.gz | kernelsym view --folded - - | sort",
-		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := v.check(cmd.Flags().Changed("http")); err != nil {
 				return usage(cmd, err)
@@ -73,7 +72,7 @@ func (v *view) check(withHTTP bool) error {
 	if withHTTP && v.writes() {
 		return errHTTPAndOut
 	}
-	return nil
+	return checkAddress(v.http)
 }
 
 func (v *view) writes() bool { return v.svg != "" || v.folded != "" || v.pprof != "" }
@@ -100,7 +99,7 @@ func (v *view) run(cmd *cobra.Command, files []string) error {
 	case s.kernel == 0:
 		stderr(cmd).Printf("No kernel frames in %s.\n", s.value(s.all))
 	case s.named == 0:
-		stderr(cmd).Printf("%s\n", hot.NoNames)
+		stderr(cmd).Printf("%s\n", hot.NoNamesInFile)
 	}
 	if !v.writes() {
 		return serve(cmd, v.http, func(w io.Writer, query url.Values) error { return writePage(w, merger, query) })

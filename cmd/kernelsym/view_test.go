@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
@@ -142,8 +143,8 @@ func TestViewWithoutNames(t *testing.T) {
 		frames []rewritetest.Frame
 		want   string
 	}{
-		"without type": {[]rewritetest.Frame{{Address: 0xffffffff81000010}, user}, "No kernel frame has a name: `kernelsym doctor` says why.\n"},
-		"with type":    {[]rewritetest.Frame{kernelFrame(""), user}, "No kernel frame has a name: `kernelsym doctor` says why.\n"},
+		"without type": {[]rewritetest.Frame{{Address: 0xffffffff81000010}, user}, hot.NoNamesInFile + "\n"},
+		"with type":    {[]rewritetest.Frame{kernelFrame(""), user}, hot.NoNamesInFile + "\n"},
 		"user space":   {[]rewritetest.Frame{user}, "No kernel frames in 1 sample.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,6 @@ func newWatch() *cobra.Command {
 			"unloaded within a few milliseconds. It ends with an interrupt (Ctrl-C).",
 		Example: "  kernelsym watch\n" +
 			"  kernelsym watch --output json | jq 'select(.event == \"load\")'",
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.JSON, o.Out, o.Errs = output == outputJSON, stdout(cmd), stderr(cmd)
 			o.Warn = func(err error) { warn(cmd, err) }
@@ -29,6 +28,6 @@ func newWatch() *cobra.Command {
 		},
 	}
 	machineFlags(cmd, &o.Procfs, &o.Sysfs)
-	outputFlag(cmd, &output)
+	outputFlag(cmd, &output, objectPerLine)
 	return cmd
 }

@@ -125,6 +125,12 @@ func (s *Store) openFromDir(buildID string) error {
 	return nil
 }
 
+// Check returns the error for which a store finds no packs at all in a directory. [ReasonOf] says what kind of error it is.
+func Check(dir string) error {
+	d := directory{path: dir}
+	return d.check()
+}
+
 // Read reads the pack of a build from a directory as a store does. [ReasonOf] says what kind of error it returns.
 func Read(dir, buildID string) (*pack.Pack, error) {
 	d := directory{path: dir}

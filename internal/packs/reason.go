@@ -70,7 +70,7 @@ func outcomeOf(err error) (outcome, Reason) {
 	return refused, Unreadable
 }
 
-// ReasonOf returns why [Read] returned an error.
+// ReasonOf returns why [Read] or [Check] returned an error.
 func ReasonOf(err error) Reason {
 	_, reason := outcomeOf(err)
 	return reason

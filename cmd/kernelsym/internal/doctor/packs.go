@@ -30,9 +30,11 @@ func checkPacks(m *machine) []Finding {
 	if m.packs == "" {
 		return nil
 	}
+	if err := packs.Check(m.packs); err != nil {
+		return []Finding{m.refusedPacks(err)}
+	}
 	var missing, symbolsOnly []string
 	var findings []Finding
-	refused := make(map[string]bool) // by error message
 	lined := 0
 	for _, b := range m.state.details.Builds {
 		p, err := packs.Read(m.packs, b.BuildID)
@@ -43,11 +45,8 @@ func checkPacks(m *machine) []Finding {
 			symbolsOnly = append(symbolsOnly, m.nameOf(b))
 		case packs.ReasonOf(err) == packs.NotFound:
 			missing = append(missing, m.nameOf(b))
-		case !refused[err.Error()]:
-			refused[err.Error()] = true
-			findings = append(findings, Finding{
-				Check: packsCheck, Level: Warn, Found: err.Error(), Lost: m.lostWithoutPacks(), Remedy: m.packRemedies(packs.ReasonOf(err)),
-			})
+		default:
+			findings = append(findings, m.refusedPacks(err))
 		}
 	}
 	f := Finding{Check: packsCheck, Level: OK, Found: fmt.Sprintf("source lines for %d of %d running builds", lined, len(m.state.details.Builds))}
@@ -63,6 +62,15 @@ func checkPacks(m *machine) []Finding {
 }
 
 const packsCheck = "packs"
+
+// refusedPacks returns the finding about an error of a pack, or of the directory.
+func (m *machine) refusedPacks(err error) Finding {
+	found := err.Error()
+	if packs.ReasonOf(err) == packs.NotFound { // whose advice is for the processor's configuration
+		found = "there is no directory " + m.packs
+	}
+	return Finding{Check: packsCheck, Level: Warn, Found: found, Lost: m.lostWithoutPacks(), Remedy: m.packRemedies(packs.ReasonOf(err))}
+}
 
 // lostWithoutPacks returns what packs would give to this machine.
 func (m *machine) lostWithoutPacks() string {

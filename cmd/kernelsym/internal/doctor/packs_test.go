@@ -72,7 +72,6 @@ func TestPacks(t *testing.T) {
 			packOf(t, coreID, "vmlinux", true), nil, 0o777,
 			[]Finding{
 				{Level: Warn, Found: "run chmod go-w", Remedy: []string{"chmod -R go-w ", "chown -R root: "}},
-				{Level: OK, Found: "source lines for 0 of 2 running builds"},
 			},
 		},
 	} {
@@ -104,6 +103,16 @@ func TestPacks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNoDirectoryOfPacks verifies that a missing directory is a finding of its own: an empty one looks the same in a profile.
+func TestNoDirectoryOfPacks(t *testing.T) {
+	m := machineWith(t, withBuildIDs, fake{})
+	m.packs = filepath.Join(t.TempDir(), "packs")
+	f := finding(t, run(t.Context(), m), packsCheck)
+	assert.Equal(t, Warn, f.Level)
+	assert.Equal(t, "there is no directory "+m.packs, f.Found)
+	assert.Contains(t, f.Remedy[0], "kernelsym pack --release 6.12.0-test -d "+m.packs, "which makes the directory")
 }
 
 func TestNoPacksAreWanted(t *testing.T) {

@@ -22,8 +22,13 @@ func percent(part int64, of float64) float64 {
 	return 100 * float64(part) / of
 }
 
-// NoNames is the message for profiles in which no kernel frame has a name.
-const NoNames = "No kernel frame has a name: `kernelsym doctor` says why."
+// The messages for profiles in which no kernel frame has a name: those of this machine, and those in files, which can be of
+// another.
+const (
+	noNames       = "No kernel frame has a name: `kernelsym doctor` says why."
+	NoNamesInFile = "No kernel frame has a name. Has the profile passed the processor kernelsym? If so, run `kernelsym doctor` " +
+		"on the machine where it was taken."
+)
 
 // A File counts the samples in profile files: by function, and by what they are grouped by.
 type File struct {
@@ -100,7 +105,7 @@ func (f *File) Print(out *printable.Printer, by string, count int) error {
 		return err
 	}
 	if c.Nameless() {
-		out.Printf("%s\n", NoNames)
+		out.Printf("%s\n", NoNamesInFile)
 	}
 	rows := [][]string{{"SELF", "SELF%", "TOTAL", "TOTAL%", "  FUNCTION"}}
 	for _, fn := range topview.Limit(c.sorted(by, 0), count) {

@@ -58,5 +58,5 @@ func recorded(b *live.Batch) []string {
 	if b.Recorded == nil {
 		return nil
 	}
-	return []string{"Events of " + plural.Of(*b.Recorded, "thread") + "."}
+	return []string{"Recording the switches of " + plural.Of(*b.Recorded, "thread") + " only."}
 }

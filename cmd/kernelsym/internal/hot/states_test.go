@@ -243,7 +243,7 @@ func TestTies(t *testing.T) {
 // TestRecordedThreads verifies that it is said whose switches were recorded.
 func TestRecordedThreads(t *testing.T) {
 	b := batchOf(0, wait{tid: 10, stack: stack(leaf, root)})
-	const line, whole = "Events of 12 threads.", "Events of the whole machine were recorded: too many"
+	const line, whole = "Recording the switches of 12 threads only.", "Events of the whole machine were recorded: too many"
 	number := 12
 	for _, c := range []struct {
 		recorded *int

@@ -84,7 +84,7 @@ func (v *Functions) problems() (lines []string) {
 	s := v.window.Sum
 	lines = s.losses.problems(v.window.Last, s.elapsed)
 	if s.counts.Nameless() {
-		lines = append(lines, NoNames)
+		lines = append(lines, noNames)
 	}
 	if err := v.window.Last.Missing; err != nil {
 		lines = append(lines, topview.Missing(err))

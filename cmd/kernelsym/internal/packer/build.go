@@ -40,10 +40,10 @@ func (o *Options) run(job Job, size int64) (r Result, err error) {
 		return Result{WithoutCode: 1}, nil
 	}
 	w := pack.NewWriter(info)
-	hasLines, without := false, false
+	hasLines := false
 	if !o.SymbolsOnly {
 		hasLines, err = dwarfpack.Build(f, w, progress)
-		if without = errors.Is(err, dwarfpack.ErrNoDebugInfo); err != nil && !without {
+		if err != nil && !errors.Is(err, dwarfpack.ErrNoDebugInfo) {
 			return r, err
 		}
 	}
@@ -51,11 +51,7 @@ func (o *Options) run(job Job, size int64) (r Result, err error) {
 	if err != nil {
 		return r, fmt.Errorf("%s: %w", job.Debug, err)
 	}
-	r, err = o.write(info.BuildID, data, hasLines)
-	if without {
-		r.WithoutLines = r.Packs
-	}
-	return r, err
+	return o.write(info.BuildID, data, hasLines)
 }
 
 func encode(w *pack.Writer, symbols []pack.Symbol) ([]byte, error) {

@@ -56,7 +56,7 @@ type Progress interface {
 type Result struct {
 	Packs        int
 	Bytes        int64
-	WithoutLines int // packs with symbols only, because there was no debug information
+	WithoutLines int // packs with symbols only
 	WithoutCode  int // modules that need no pack
 	Kept         int // existing packs with lines, which symbols alone do not replace
 }
@@ -184,7 +184,11 @@ func (o *Options) write(id string, data []byte, hasLines bool) (Result, error) {
 	if err != nil {
 		return Result{}, errors.Join(err, os.Remove(f.Name()))
 	}
-	return Result{Packs: 1, Bytes: int64(len(data))}, nil
+	r := Result{Packs: 1, Bytes: int64(len(data))}
+	if !hasLines {
+		r.WithoutLines = 1
+	}
+	return r, nil
 }
 
 // linesIn reports whether a file is a pack of a build, and has lines.

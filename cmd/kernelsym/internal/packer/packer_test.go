@@ -60,7 +60,7 @@ func TestSymbolsOnly(t *testing.T) {
 		strip, only bool
 		want        packer.Result
 	}{
-		"as asked for":         {only: true, want: packer.Result{Packs: 1}},
+		"as asked for":         {only: true, want: packer.Result{Packs: 1, WithoutLines: 1}},
 		"no debug information": {strip: true, want: packer.Result{Packs: 1, WithoutLines: 1}},
 	} {
 		if tt.strip {
