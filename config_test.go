@@ -63,6 +63,18 @@ func TestContract_7_Defaults(t *testing.T) {
 	assert.Equal(t, cacheKey{sources: got.sourceOptions()}, got.cacheKey(), "no packs")
 }
 
+// TestExampleShowsDefaults verifies the values in the example that is said to have the defaults.
+func TestExampleShowsDefaults(t *testing.T) {
+	file, err := confmaptest.LoadConf("deploy/examples/http.yaml")
+	require.NoError(t, err)
+	keys, err := file.Sub("processors::" + metadata.Type.String())
+	require.NoError(t, err)
+	require.NotEmpty(t, keys.AllKeys())
+	got, err := load(keys.ToStringMap())
+	require.NoError(t, err)
+	assert.Equal(t, NewFactory().CreateDefaultConfig(), got)
+}
+
 func TestContract_7_EveryKey(t *testing.T) {
 	got, err := loadFile(t, "every_key")
 	require.NoError(t, err)

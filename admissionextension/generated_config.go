@@ -11,7 +11,7 @@ type Config struct {
 	// Headroom memory below GOMEMLIMIT that is not used for admitted messages. It must hold 16 times the largest encoded message that receivers accept, and max_message for each consumer of the queues of exporters, because these copy messages.
 	Headroom string `mapstructure:"headroom"`
 
-	// MaxMessage memory that one message may take when it is decoded. The messages of profilers take up to 12 times their size.
+	// MaxMessage memory that one message may take when it is decoded. Messages of profilers take 4 times their size, and are counted as up to 12 times.
 	MaxMessage string `mapstructure:"max_message"`
 
 	// prevent unkeyed literal initialization
