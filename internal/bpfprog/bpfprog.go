@@ -118,6 +118,7 @@ func NewSourceFrom(opts Options, open func() (EventSource, error), programs Prog
 		programs: programs, querier: querier{programs: programs, want: want, procfs: opts.Procfs},
 		now: perfring.Boottime.Now, drain: func() { s.drain() },
 	}
+	s.run.lister.querier.pace = s.run.lister.pace
 	s.run.functions = functionFinder{programs: programs, sysfs: opts.Sysfs}
 	return s
 }

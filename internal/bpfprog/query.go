@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"unique"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/btf"
@@ -44,16 +46,24 @@ type querier struct {
 	programs          ProgramReader
 	want              bpf.Want
 	procfs            string
+	pace              func() // is called while lines are read, which takes long
 	mayBeUnprivileged bool   // see the function of this name
 	buffer            []byte // for symbols
 
-	btfID uint32            // of the BTF that was read last
-	btf   *btf.BTF          // nil if it could not be read
-	names map[uint32]string // of its functions; nil until they are needed
+	btfID     uint32         // of the BTF that was read last
+	btf       *btf.BTF       // nil if it could not be read
+	functions *btf.Functions // of it; nil until they are needed
 }
+
+// linesPerPace is the number of lines between two calls of pace.
+const linesPerPace = 1 << 10
 
 // appendFunctions appends the functions of a program, loaded since an instant: all of them or, with an error, none.
 func (q *querier) appendFunctions(to []function, p *bpf.Program, since int64) ([]function, error) {
+	lines, err := q.linesOf(p)
+	if err != nil {
+		return to, err
+	}
 	all := to
 	program := &timeline.Program{ID: p.ID, Type: p.TypeName()}
 	for i := range p.Functions {
@@ -62,21 +72,13 @@ func (q *querier) appendFunctions(to []function, p *bpf.Program, since int64) ([
 		if err != nil {
 			return to, err
 		}
-		var lines *symtab.Lines
-		if len(p.Lines) > 0 { // only if they are wanted
-			types, err := q.readBTF(p.BTF)
-			if err != nil {
-				return to, err
-			}
-			lines = linesOf(p, f, types)
-		}
 		m := timeline.NewFunction(timeline.OriginBPF, symbol, f.Addr, f.Len, since).WithType(f.Type)
 		if i == 0 {
 			program.Tag = m.Tag() // part of the name, which is kept in memory anyway
 		}
 		if f.Len > 0 {
 			all = append(all, function{
-				image: m.WithProgram(program, lines), mayBeNameless: q.mayBeUnprivileged && mayBeNameless(p),
+				image: m.WithProgram(program, lines[i]), mayBeNameless: q.mayBeUnprivileged && mayBeNameless(p),
 				firstSymbol: q.firstSymbol(p, i),
 			})
 			program.Functions++
@@ -110,7 +112,7 @@ func (q *querier) readBTF(id uint32) (*btf.BTF, error) {
 		return q.btf, nil
 	}
 	types, err := q.programs.BTF(id)
-	q.btfID, q.btf, q.names = id, types, nil
+	q.btfID, q.btf, q.functions = id, types, nil
 	if err != nil {
 		q.btf = nil
 		return nil, err
@@ -167,25 +169,74 @@ func (q *querier) nameInBTF(id, function uint32) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if q.names == nil {
-		q.names, err = types.FunctionNames() // with an error, those before it
+	if q.functions == nil {
+		var functions btf.Functions
+		functions, err = types.Functions() // with an error, those before it
+		q.functions = &functions
 	}
-	name, ok := q.names[function]
+	name, ok := q.functions.Name(function)
 	if !ok {
 		return "", fmt.Errorf("BTF %d: type %d is no function: %w", id, function, cmp.Or(err, btf.ErrMalformed))
 	}
 	return name, nil
 }
 
-// linesOf returns the source lines of a function, nil if there are none. The kernel accepts file
-// names with any bytes.
-func linesOf(p *bpf.Program, function *bpf.Function, types *btf.BTF) *symtab.Lines {
-	var b symtab.LinesBuilder
-	for i := range p.Lines {
-		l := &p.Lines[i]
-		if offset := l.Addr - function.Addr; offset < uint64(function.Len) {
-			b.Add(uint32(offset), l.LineCol, strings.ToValidUTF8(types.String(l.File), "\uFFFD"))
-		}
+// linesOf returns the source lines of each function of a program, nil for those without any.
+func (q *querier) linesOf(p *bpf.Program) ([]*symtab.Lines, error) {
+	lines := make([]*symtab.Lines, len(p.Functions))
+	if len(p.Lines) == 0 || len(p.Functions) == 0 { // they may not be wanted
+		return lines, nil
 	}
-	return b.Build()
+	types, err := q.readBTF(p.BTF)
+	if err != nil {
+		return nil, err
+	}
+	files := files{types: types, byOffset: make(map[uint32]unique.Handle[string])}
+	builders := make([]symtab.LinesBuilder, len(p.Functions))
+	f := 0 // the kernel lists the lines of a function one after the other
+	for i := range p.Lines {
+		if i%linesPerPace == 0 {
+			q.pace()
+		}
+		l := &p.Lines[i]
+		if !hasLine(&p.Functions[f], l) {
+			f = max(0, slices.IndexFunc(p.Functions, func(f bpf.Function) bool { return hasLine(&f, l) }))
+		}
+		if !hasLine(&p.Functions[f], l) {
+			continue
+		}
+		builders[f].Add(uint32(l.Addr-p.Functions[f].Addr), l.LineCol, files.at(l.File))
+	}
+	for i := range builders {
+		lines[i] = builders[i].Build()
+		q.pace()
+	}
+	return lines, nil
 }
+
+// hasLine reports whether a line is one of a function.
+func hasLine(f *bpf.Function, l *bpf.Line) bool { return l.Addr-f.Addr < uint64(f.Len) }
+
+// files are the source files of a program.
+type files struct {
+	types    *btf.BTF
+	byOffset map[uint32]unique.Handle[string] // their names, by the offsets of these
+}
+
+// maxFiles is the maximum number of files. A name takes some 200 bytes in addition to its own.
+const maxFiles = 1 << 10
+
+// at returns the name at an offset. It is empty if there is none, or maxFiles are known that have others. The kernel accepts
+// names with any bytes.
+func (f *files) at(offset uint32) unique.Handle[string] {
+	if name, ok := f.byOffset[offset]; ok || len(f.byOffset) == maxFiles {
+		return cmp.Or(name, noName)
+	}
+	name := unique.Make(strings.ToValidUTF8(f.types.String(offset), "\uFFFD"))
+	if name != noName {
+		f.byOffset[offset] = name
+	}
+	return name
+}
+
+var noName = unique.Make("")

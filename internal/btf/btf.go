@@ -9,10 +9,12 @@ package btf
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 )
 
 // ErrMalformed says that data is not BTF in the kernel's format, or is newer than this package.
@@ -94,24 +96,40 @@ func parse(data []byte, b *BTF) (*BTF, error) {
 	return b, nil
 }
 
-// String returns the string at an offset, or an empty string if there is none.
+// MaxString is the length of the longest string that String returns: PATH_MAX of include/uapi/linux/limits.h.
+const MaxString = 4096
+
+// String returns the string that begins at an offset, or an empty string if none does, or a longer one than MaxString. So
+// all strings of a BTF together are no longer than its section of strings. The kernel also accepts offsets into the middle
+// of a string as the names of files. No known compiler or library writes such offsets.
 func (b *BTF) String(offset uint32) string {
+	section, offset := b.section(offset)
+	if offset > 0 && uint64(offset) <= uint64(len(section)) && section[offset-1] != 0 {
+		return ""
+	}
+	return stringAt(section, offset)
+}
+
+// Name returns the name of a type of b, empty if it has none. The name may be the end of another string, as for the kernel.
+func (b *BTF) Name(t Type) string { return stringAt(b.section(t.name)) }
+
+// section returns the section of strings that has an offset, and the offset in it.
+func (b *BTF) section(offset uint32) (strings []byte, in uint32) {
 	for offset < b.firstString {
 		b = b.base
 	}
-	offset -= b.firstString
-	if uint64(offset) >= uint64(len(b.strings)) {
-		return ""
-	}
-	s, _, ok := bytes.Cut(b.strings[offset:], []byte{0})
-	if !ok {
-		return ""
-	}
-	return string(s)
+	return b.strings, offset - b.firstString
 }
 
-// Name returns the name of a type of b, empty if it has none.
-func (b *BTF) Name(t Type) string { return b.String(t.name) }
+// stringAt returns the bytes from an offset on, up to a zero. It returns an empty string if they are too many.
+func stringAt(section []byte, offset uint32) string {
+	if uint64(offset) >= uint64(len(section)) {
+		return ""
+	}
+	rest := section[offset:]
+	end := bytes.IndexByte(rest[:min(len(rest), MaxString+1)], 0)
+	return string(rest[:max(0, end)])
+}
 
 // Base returns the BTF that b continues, nil if it stands alone.
 func (b *BTF) Base() *BTF { return b.base }
@@ -151,17 +169,45 @@ func parseType(data []byte, id uint32) (Type, error) {
 	return t, nil
 }
 
-// FunctionNames returns the names of all functions of b, but not of its base, by the numbers of
-// their types. With an error, it also returns the names before the malformed type.
-func (b *BTF) FunctionNames() (map[uint32]string, error) {
-	names := make(map[uint32]string)
+// Functions are the functions of a BTF. They take 8 bytes each, and refer to the BTF for the names.
+type Functions struct {
+	of  *BTF
+	all []function // in the order of their types
+}
+
+type function struct{ typeID, name uint32 }
+
+// Functions returns the functions of b, but not of its base. With an error, it also returns the functions before the
+// malformed type.
+func (b *BTF) Functions() (Functions, error) {
+	f := Functions{of: b}
 	for t, err := range b.Types() {
 		if err != nil {
-			return names, err
+			return f, err
 		}
 		if t.Kind == KindFunc {
-			names[t.ID] = b.Name(t)
+			f.all = append(f.all, function{t.ID, t.name})
 		}
 	}
-	return names, nil
+	return f, nil
+}
+
+// Name returns the name of the function with that number as a type. It reports false if there is none.
+func (f Functions) Name(typeID uint32) (name string, ok bool) {
+	i, ok := slices.BinarySearchFunc(f.all, typeID, func(f function, typeID uint32) int { return cmp.Compare(f.typeID, typeID) })
+	if !ok {
+		return "", false
+	}
+	return stringAt(f.of.section(f.all[i].name)), true
+}
+
+// All yields the numbers and the names of the functions.
+func (f Functions) All() iter.Seq2[uint32, string] {
+	return func(yield func(uint32, string) bool) {
+		for _, is := range f.all {
+			if !yield(is.typeID, stringAt(f.of.section(is.name))) {
+				return
+			}
+		}
+	}
 }

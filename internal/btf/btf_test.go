@@ -3,7 +3,11 @@
 package btf
 
 import (
+	"bytes"
 	"encoding/binary"
+	"maps"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -15,6 +19,12 @@ import (
 // typ returns a struct btf_type, followed by that many bytes.
 func typ(name uint32, kind Kind, members uint32, more int) []byte {
 	return btftest.Type(name, uint8(kind), members, make([]uint32, more/4)...)
+}
+
+// namesOf returns the names of the functions of b, by the numbers of their types.
+func namesOf(b *BTF) (map[uint32]string, error) {
+	functions, err := b.Functions()
+	return maps.Collect(functions.All()), err
 }
 
 func concat(parts ...[]byte) (all []byte) {
@@ -36,14 +46,53 @@ var someTypes = concat(
 func TestParse(t *testing.T) {
 	b, err := Parse(btftest.File(someTypes, someStrings))
 	require.NoError(t, err)
-	names, err := b.FunctionNames()
+	names, err := namesOf(b)
 	require.NoError(t, err)
 	assert.Equal(t, map[uint32]string{7: "main", 12: "helper"}, names)
-	assert.Equal(t, "ain", b.String(2))
-	assert.Empty(t, b.String(0))
-	assert.Empty(t, b.String(1000))
-	assert.Empty(t, (&BTF{strings: []byte("no end")}).String(1))
 	assert.Nil(t, b.Base())
+}
+
+// TestStrings verifies that only an offset at which a string begins has a string, so all of them together are not longer
+// than the section.
+func TestStrings(t *testing.T) {
+	longest := strings.Repeat("a", MaxString)
+	section := "\x00main\x00" + longest + "\x00" + longest + "b\x00no end"
+	b, err := Parse(btftest.File(nil, section))
+	require.NoError(t, err)
+	all := ""
+	for offset := range uint32(len(section) + 2) {
+		all += b.String(offset)
+	}
+	assert.Equal(t, "main"+longest, all)
+	assert.Empty(t, b.String(1<<32-1))
+}
+
+// TestNameThatIsTheEndOfAnother verifies that functions have the names that the kernel gives them.
+func TestNameThatIsTheEndOfAnother(t *testing.T) {
+	b, err := Parse(btftest.File(typ(2, KindFunc, 0, 0), someStrings))
+	require.NoError(t, err)
+	functions, err := b.Functions()
+	require.NoError(t, err)
+	name, ok := functions.Name(1)
+	assert.True(t, ok)
+	assert.Equal(t, "ain", name)
+	_, ok = functions.Name(2)
+	assert.False(t, ok)
+}
+
+// TestFunctionsWithOneName verifies that functions take less memory than the BTF, even if a long name is that of all.
+func TestFunctionsWithOneName(t *testing.T) {
+	data := btftest.File(bytes.Repeat(typ(1, KindFunc, 0, 0), 10_000), "\x00"+strings.Repeat("a", 500)+"\x00")
+	b, err := Parse(data)
+	require.NoError(t, err)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	functions, err := b.Functions()
+	runtime.ReadMemStats(&after)
+	require.NoError(t, err)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(5*len(data)), "with what the slice has outgrown")
+	name, _ := functions.Name(10_000)
+	assert.Len(t, name, 500)
 }
 
 // TestParseSplit puts two layers on a base: each continues the numbering of types and strings.
@@ -52,14 +101,14 @@ func TestParseSplit(t *testing.T) {
 	require.NoError(t, err)
 	module, err := ParseSplit(btftest.File(concat(typ(14, KindFunc, 0, 0), typ(1, KindFunc, 0, 0)), "\x00probe\x00"), base)
 	require.NoError(t, err)
-	names, err := module.FunctionNames()
+	names, err := namesOf(module)
 	require.NoError(t, err)
 	assert.Equal(t, map[uint32]string{13: "probe", 14: "main"}, names)
 
 	inline, err := ParseSplit(btftest.File(typ(14, KindFunc, 0, 0), "top\x00"), module)
 	require.NoError(t, err)
 	assert.Same(t, module, inline.Base())
-	names, err = inline.FunctionNames()
+	names, err = namesOf(inline)
 	require.NoError(t, err)
 	assert.Equal(t, map[uint32]string{15: "probe"}, names)
 	assert.Equal(t, "top", inline.String(20))
@@ -129,7 +178,7 @@ func TestErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, err := Parse(btftest.File(types, someStrings))
 			require.NoError(t, err)
-			names, err := b.FunctionNames()
+			names, err := namesOf(b)
 			require.ErrorIs(t, err, ErrMalformed)
 			assert.Equal(t, map[uint32]string{1: "main"}, names, "those before")
 		})
@@ -149,7 +198,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		assert.LessOrEqual(t, len(b.String(offset)), len(data))
-		names, err := b.FunctionNames()
+		names, err := namesOf(b)
 		assert.LessOrEqual(t, len(names)*typeLen, len(data))
 		split, errSplit := ParseSplit(data, b)
 		if err != nil {
@@ -159,7 +208,7 @@ func FuzzParse(f *testing.F) {
 		}
 		require.NoError(t, errSplit)
 		assert.LessOrEqual(t, len(split.String(offset)), len(data))
-		again, err := split.FunctionNames()
+		again, err := namesOf(split)
 		require.NoError(t, err)
 		assert.Len(t, again, len(names))
 	})

@@ -49,7 +49,7 @@ func TestRunningKernel(t *testing.T) {
 // compare compares the functions of b, but not of its base.
 func compare(t *testing.T, spec *ciliumbtf.Spec, b *BTF) {
 	t.Helper()
-	names, err := b.FunctionNames()
+	names, err := namesOf(b)
 	require.NoError(t, err)
 	want := make(map[uint32]string, len(names))
 	for typ, err := range spec.All() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"unique"
 
 	"github.com/stretchr/testify/assert"
 	"go.opentelemetry.io/collector/pdata/pprofile"
@@ -49,15 +50,15 @@ func bpfSnapshot(t testing.TB) *timeline.Snapshot {
 // mainLines returns the lines of the main function of program 42.
 func mainLines() *symtab.Lines {
 	var b symtab.LinesBuilder
-	b.Add(0, 10<<10|2, "prog.c")
-	b.Add(0x20, 7<<10|9, "inline.h")
-	b.Add(0x40, 11<<10|3, "prog.c")
+	b.Add(0, 10<<10|2, unique.Make("prog.c"))
+	b.Add(0x20, 7<<10|9, unique.Make("inline.h"))
+	b.Add(0x40, 11<<10|3, unique.Make("prog.c"))
 	return b.Build()
 }
 
 func subLines() *symtab.Lines {
 	var b symtab.LinesBuilder
-	b.Add(0, 20<<10|1, "prog.c")
+	b.Add(0, 20<<10|1, unique.Make("prog.c"))
 	return b.Build()
 }
 

@@ -38,21 +38,25 @@ type Position struct {
 
 // A LinesBuilder makes Lines. Its zero value is ready for use.
 type LinesBuilder struct {
-	lines Lines
+	lines  Lines
+	byFile map[unique.Handle[string]]uint32 // positions in lines.files
 }
 
 // Add adds that the code from an offset on, up to the next that is added, was
-// made from a line. lineCol holds the line in its upper 22 bits and the column in
+// made from a line of a file. lineCol holds the line in its upper 22 bits and the column in
 // the others, as the kernel has it. Offsets may come in any order; of equal
 // ones, the last counts.
-func (b *LinesBuilder) Add(offset, lineCol uint32, file string) {
-	name := unique.Make(file)
-	i := slices.Index(b.lines.files, name)
-	if i < 0 {
-		i = len(b.lines.files)
-		b.lines.files = append(b.lines.files, name)
+func (b *LinesBuilder) Add(offset, lineCol uint32, file unique.Handle[string]) {
+	i, ok := b.byFile[file]
+	if !ok {
+		if b.byFile == nil {
+			b.byFile = make(map[unique.Handle[string]]uint32)
+		}
+		i = uint32(len(b.lines.files))
+		b.byFile[file] = i
+		b.lines.files = append(b.lines.files, file)
 	}
-	b.lines.records = append(b.lines.records, lineRecord{offset: offset, lineCol: lineCol, file: uint32(i)})
+	b.lines.records = append(b.lines.records, lineRecord{offset: offset, lineCol: lineCol, file: i})
 }
 
 // Build returns the lines, nil if there are none, and resets the builder.
@@ -81,18 +85,33 @@ func (b *LinesBuilder) Build() *Lines {
 }
 
 // sum returns the digest of the lines: of each record's offset, line and column and, where it differs from the record's
-// before, its file.
+// before, its file. Files have numbers from 1 in the order in which they first occur; there, the name follows the number.
 func (l *Lines) sum() (digest [digestLen]byte) {
+	const chunk = 4 << 10
 	h := sha256.New()
 	var data []byte
+	numbers, last := make([]uint32, len(l.files)), uint32(0)
 	for i, r := range l.records {
-		data = binary.LittleEndian.AppendUint32(data[:0], r.offset)
-		data = binary.LittleEndian.AppendUint32(data, r.lineCol)
-		if i == 0 || r.file != l.records[i-1].file {
-			data = append(append(data, l.files[r.file].Value()...), 0)
+		if len(data) >= chunk {
+			_, _ = h.Write(data) // a hash never fails
+			data = data[:0]
 		}
-		_, _ = h.Write(data) // a hash never fails
+		data = binary.LittleEndian.AppendUint32(data, r.offset)
+		data = binary.LittleEndian.AppendUint32(data, r.lineCol)
+		if i > 0 && r.file == l.records[i-1].file {
+			continue
+		}
+		number := &numbers[r.file]
+		if *number != 0 {
+			data = binary.LittleEndian.AppendUint32(data, *number)
+			continue
+		}
+		last++
+		*number = last
+		data = append(binary.LittleEndian.AppendUint32(data, last), l.files[r.file].Value()...)
+		data = append(data, 0)
 	}
+	_, _ = h.Write(data)
 	copy(digest[:], h.Sum(nil))
 	return digest
 }

@@ -5,6 +5,7 @@ package symtab
 import (
 	"math"
 	"testing"
+	"unique"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,10 +13,10 @@ import (
 
 func TestLines(t *testing.T) {
 	var b LinesBuilder
-	b.Add(0x20, 12<<10|3, "b.h")
-	b.Add(0x10, 10<<10|1, "a.c")
-	b.Add(0x18, 10<<10|1, "a.c") // adds nothing
-	b.Add(0x20, 13<<10|4, "b.h") // the last one counts
+	b.Add(0x20, 12<<10|3, unique.Make("b.h"))
+	b.Add(0x10, 10<<10|1, unique.Make("a.c"))
+	b.Add(0x18, 10<<10|1, unique.Make("a.c")) // adds nothing
+	b.Add(0x20, 13<<10|4, unique.Make("b.h")) // the last one counts
 	lines := b.Build()
 	require.Equal(t, 2, lines.Len())
 	for offset, want := range map[uint32]Position{

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 	"time"
+	"unique"
 
 	"github.com/stretchr/testify/assert"
 
@@ -70,7 +71,7 @@ func TestEvictedImagesAreFreed(t *testing.T) {
 	freed := make(chan int, n)
 	for i := range int64(n) {
 		var b symtab.LinesBuilder
-		b.Add(0, 1<<10, "f.c")
+		b.Add(0, 1<<10, unique.Make("f.c"))
 		lines := b.Build()
 		runtime.AddCleanup(lines, func(int) { freed <- 1 }, 0)
 		h.Load(bpf("p", 0x1000, 0x100, i*ms).WithProgram(nil, lines))

@@ -5,6 +5,7 @@ package contract_test
 import (
 	"fmt"
 	"math/rand"
+	"unique"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -258,7 +259,7 @@ func (m *modelImage) describe(r *rand.Rand, id uint32) {
 	if r.Intn(2) == 0 {
 		for offset := uint32(0); offset < uint32(m.end-m.start); offset += uint32(16 + r.Intn(64)) {
 			l := modelLine{offset: offset, line: int64(1 + r.Intn(900)), column: int64(r.Intn(80)), file: "prog.c"}
-			b.Add(offset, uint32(l.line)<<10|uint32(l.column), l.file)
+			b.Add(offset, uint32(l.line)<<10|uint32(l.column), unique.Make(l.file))
 			m.lines = append(m.lines, l)
 		}
 	}

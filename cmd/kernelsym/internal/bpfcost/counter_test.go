@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 	"time"
+	"unique"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -79,7 +80,7 @@ const (
 func linesFrom(offset uint32, numbers ...uint32) *symtab.Lines {
 	var b symtab.LinesBuilder
 	for i, number := range numbers {
-		b.Add(offset+uint32(i)*0x20, number<<10, "prog.c")
+		b.Add(offset+uint32(i)*0x20, number<<10, unique.Make("prog.c"))
 	}
 	return b.Build()
 }

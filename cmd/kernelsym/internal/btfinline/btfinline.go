@@ -34,10 +34,11 @@ type Functions map[uint32]string
 // Matching returns the functions of b, but not of its base. It searches for functions whose names
 // match. The error wraps [btf.ErrMalformed].
 func Matching(b *btf.BTF, match func(name string) bool) (Functions, error) {
-	functions, err := b.FunctionNames()
-	for id, name := range functions {
-		if !match(name) {
-			functions[id] = ""
+	all, err := b.Functions()
+	functions := make(Functions)
+	for id, name := range all.All() {
+		if functions[id] = ""; match(name) {
+			functions[id] = name
 		}
 	}
 	return functions, err
