@@ -72,7 +72,7 @@ func NewDefaultDebugInfo() DebugInfo {
 
 // History how long unloaded code is remembered, so that samples taken before it was unloaded get names.
 type History struct {
-	// MaxEntries maximum number of unloaded modules remembered, and of unloaded BPF functions. The oldest are dropped first.
+	// MaxEntries maximum number of unloaded modules remembered, of unloaded BPF functions, and of KiB of their source lines. The oldest are dropped first.
 	MaxEntries int `mapstructure:"max_entries"`
 
 	// TTL time that unloaded code is remembered.

@@ -60,3 +60,15 @@ func (l *Lines) Memory() int64 {
 	}
 	return sizeOf[Lines](1) + sizeOf[lineRecord](cap(l.records)) + sizeOf[uint64](cap(l.files))
 }
+
+// Retained returns the number of bytes that the lines keep from being freed: [Lines.Memory], and the names of files, which
+// they may share with others.
+func (l *Lines) Retained() int64 {
+	n := l.Memory()
+	if l != nil {
+		for _, file := range l.files {
+			n += int64(len(file.Value()))
+		}
+	}
+	return n
+}

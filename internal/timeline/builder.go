@@ -12,7 +12,7 @@ import (
 // Limits bound the number of unloaded images that a Builder remembers.
 type Limits struct {
 	TTL        time.Duration // how long an image is remembered after it was unloaded
-	MaxEntries int           // maximum number of images, at any time; the oldest are evicted first
+	MaxEntries int           // maximum number of images, at any time, and of KiB of their lines; the oldest are evicted first
 }
 
 // A Builder records the images of one source: the loaded ones, the ones that were unloaded lately, and
@@ -24,6 +24,7 @@ type Builder struct {
 	loaded   tree // by their starts
 	past     past
 	unloaded []*Image // the images of past, in the order in which they are evicted
+	lines    int64    // bytes of their lines
 	texts    []*Image // the images with a Text, loaded or not
 	byText   *texts   // an index of texts; nil if they have changed since it was made
 	ids      *idIndex
@@ -163,6 +164,7 @@ func (b *Builder) unload(m *Image, at int64) {
 	past := m.WithLifetime(Interval{From: m.Lifetime.From, To: max(at, m.Lifetime.From+1)})
 	b.loaded.remove(m.Start, m)
 	b.past.add(past)
+	b.lines += past.Lines.Retained()
 	b.replaced(m, past)
 	b.unloaded = slices.Insert(b.unloaded, firstAfter(b.unloaded, past.Lifetime.To), past)
 }
@@ -189,8 +191,15 @@ func (b *Builder) TruncateLifetimes(i Interval) {
 	}
 }
 
-// evictExcess drops the images that were unloaded first, as long as the history exceeds its limit.
-func (b *Builder) evictExcess() { b.evict(max(0, len(b.unloaded)-b.limits.MaxEntries)) }
+// evictExcess drops the images that were unloaded first, as long as the history exceeds its limits.
+func (b *Builder) evictExcess() {
+	limit, lines, n := b.limits.MaxEntries, b.lines, 0
+	for n < len(b.unloaded) && (len(b.unloaded)-n > limit || lines>>10 > int64(limit)) {
+		lines -= b.unloaded[n].Lines.Retained()
+		n++
+	}
+	b.evict(n)
+}
 
 // Evict drops the images that were unloaded longer ago than the limit allows, and reports whether there
 // were any. The time before the end of an evicted lifetime becomes blind.
@@ -210,6 +219,7 @@ func (b *Builder) evict(n int) {
 		return
 	}
 	for _, m := range b.unloaded[:n] {
+		b.lines -= m.Lines.Retained()
 		b.past.remove(m)
 		b.replaced(m, nil)
 	}

@@ -63,6 +63,28 @@ func TestMaxEntriesHoldsAtAnyTime(t *testing.T) {
 	assert.Equal(t, "f18", ask(h, 0x1000, Instant(182*ms)))
 }
 
+// TestLinesAreLimited verifies that the history also evicts images if the lines of all of them take too much memory.
+func TestLinesAreLimited(t *testing.T) {
+	h := newHistory(Limits{TTL: time.Hour, MaxEntries: 100}, 300*ms)
+	var b symtab.LinesBuilder
+	for i := range uint32(1000) { // they take some 12 KiB
+		b.Add(i, i<<10, unique.Make("f.c"))
+	}
+	lines := b.Build()
+	for i := range int64(20) {
+		f := bpf(fmt.Sprint("f", i), 0x1000, 0x100, i*10*ms).WithProgram(nil, lines)
+		h.Load(f)
+		h.Unload(f, i*10*ms+5*ms)
+	}
+	h.Load(bpf("short", 0x1000, 0x100, 200*ms))
+	h.Unload(h.At(0x1000), 205*ms)
+	assert.EqualValues(t, 100<<10/lines.Retained()+1, h.Table().Unloaded())
+	assert.Equal(t, "unobserved", ask(h, 0x1000, Instant(2*ms)))
+	assert.Equal(t, "short", ask(h, 0x1000, Instant(202*ms)))
+	h.Evict(1e15)
+	assert.Zero(t, h.lines)
+}
+
 // TestEvictedImagesAreFreed verifies that evicted images are freed, even while another image is at
 // their address.
 func TestEvictedImagesAreFreed(t *testing.T) {
