@@ -252,9 +252,6 @@ func (s *Source) maintain() error {
 	began := s.state.now()
 	s.state.maintained = time.Now()
 	s.state.follower.ledger.Evict(began)
-	if s.state.missing.traced != nil && s.state.follower.lackTraced() == 0 {
-		s.state.missing.traced = nil
-	}
 	s.mu.Unlock()
 	if err := s.run.events.RefreshCPUs(changed); err != nil {
 		return fmt.Errorf("opening perf events on CPUs that came online: %w", err)
@@ -287,7 +284,7 @@ func (s *Source) Refresh() {
 	st.drain()
 	st.checkCPUs() // after the rings: a CPU may have come online while they were read
 	st.publishTable()
-	if len(st.follower.toQuery) > 0 || len(st.follower.traced.unknown) > 0 || !st.follower.ledger.Loss().IsEmpty() ||
+	if len(st.follower.toQuery) > 0 || st.follower.traced.findAt.IsZero() || !st.follower.ledger.Loss().IsEmpty() ||
 		st.cpus.mayMissOne() {
 		st.wake()
 	}

@@ -55,7 +55,7 @@ func (s *Source) round(ctx context.Context) (deadline time.Time, err error) {
 	s.drain()
 	for queried := false; ctx.Err() == nil; {
 		s.mu.Lock()
-		mustQuery, mustTrace := len(s.state.follower.toQuery) > 0, len(s.state.follower.traced.unknown) > 0
+		mustQuery, traceAt := len(s.state.follower.toQuery) > 0, s.state.follower.traced.findAt
 		listAt, kallsymsAt, interval := s.state.listDue(), s.state.kallsyms.due(), s.state.cpus.interval()
 		s.mu.Unlock()
 		switch at := time.Now(); {
@@ -64,14 +64,14 @@ func (s *Source) round(ctx context.Context) (deadline time.Time, err error) {
 		case mustQuery && !queried:
 			queried = true
 			s.queryNewPrograms()
-		case mustTrace:
+		case !traceAt.After(at):
 			s.findTracedFunctions()
 		case !kallsymsAt.After(at):
 			s.readKallsyms(ctx)
 		case mustQuery:
 			return at, s.finishRound()
 		default:
-			return earliest(at.Add(interval), listAt, kallsymsAt), s.finishRound()
+			return earliest(at.Add(interval), listAt, traceAt, kallsymsAt), s.finishRound()
 		}
 	}
 	return time.Time{}, nil
@@ -192,20 +192,19 @@ func (s *Source) queryNewPrograms() {
 	}
 }
 
-// findTracedFunctions finds the functions that new trampolines belong to.
+// findTracedFunctions finds the functions that trampolines belong to.
 func (s *Source) findTracedFunctions() {
 	s.mu.Lock()
-	follower := s.state.follower
-	keys := follower.traced.take()
+	keys := s.state.follower.untraced()
+	s.state.follower.traced.findAt = never
 	s.mu.Unlock()
 	found, err := s.run.functions.find(keys)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	follower.traced.found(found)
-	follower.ledger.SetTraced(follower.traced.functions)
-	if n := follower.lackTraced(); n > 0 && err != nil {
-		s.state.missing.traced = fmt.Errorf("%d trampolines: %w", n, err)
+	unknown := s.state.follower.handleTraced(found)
+	if s.state.missing.traced = nil; unknown > 0 && err != nil {
+		s.state.missing.traced = fmt.Errorf("%d trampolines: %w", unknown, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/kernelsym/kernelsym/internal/btf"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -17,50 +18,73 @@ import (
 // stands for never changes, so a function is found once.
 type traced struct {
 	functions map[timeline.TrampolineKey]timeline.TracedFunction // tables share it, so it is replaced, never changed
-	unknown   []timeline.TrampolineKey                           // must be found
+	findAt    time.Time                                          // when those of loaded trampolines must be found that are not known
+	failed    map[timeline.TrampolineKey]bool                    // those that could not be found
 }
 
-// maxTraced is the maximum number of functions. If there are more, the ones so far are forgotten.
+// maxTraced is how many functions are kept. If there are more, only those of loaded trampolines are.
 const maxTraced = 1 << 16
 
 func newTraced() traced {
-	return traced{functions: make(map[timeline.TrampolineKey]timeline.TracedFunction)}
+	return traced{functions: make(map[timeline.TrampolineKey]timeline.TracedFunction), findAt: never}
 }
 
-// add adds a trampoline whose function may have to be found. Other images are ignored.
+// add adds an image that was loaded. If it is a trampoline, its function may have to be found, but not again at once.
 func (t *traced) add(m *timeline.Image) {
-	key, ok := timeline.KeyOf(m.Name())
-	if _, isKnown := t.functions[key]; ok && !isKnown && m.Origin == timeline.OriginTrampoline && key.IsOfKernel() {
-		t.unknown = append(t.unknown, key)
+	if key, ok := t.unknownOf(m); ok && !t.failed[key] {
+		t.findAt = time.Time{}
 	}
 }
 
-// take returns the keys whose functions must be found, which the caller does.
-func (t *traced) take() []timeline.TrampolineKey {
-	keys := t.unknown
-	t.unknown = nil
+// unknownOf returns the key of a trampoline whose function must be found. It reports false for other images.
+func (t *traced) unknownOf(m *timeline.Image) (key timeline.TrampolineKey, ok bool) {
+	key, ok = timeline.KeyOf(m.Name())
+	_, isKnown := t.functions[key]
+	return key, ok && !isKnown && m.Origin == timeline.OriginTrampoline && key.IsOfKernel()
+}
+
+// untraced returns the keys of the loaded trampolines whose functions must be found, one for each trampoline.
+func (f *follower) untraced() (keys []timeline.TrampolineKey) {
+	for _, m := range f.ledger.Images() {
+		if key, ok := f.traced.unknownOf(m); ok {
+			keys = append(keys, key)
+		}
+	}
 	return keys
 }
 
-// found adds functions.
-func (t *traced) found(functions map[timeline.TrampolineKey]timeline.TracedFunction) {
-	all := maps.Clone(t.functions)
-	if len(all)+len(functions) > maxTraced {
-		clear(all)
+// handleTraced applies the functions that were found, and returns the number of loaded trampolines whose functions still
+// must be. These are tried again after retryEvery.
+func (f *follower) handleTraced(found map[timeline.TrampolineKey]timeline.TracedFunction) (unknown int) {
+	if len(found) > 0 {
+		all := maps.Clone(f.traced.functions)
+		maps.Copy(all, found)
+		if len(all) > maxTraced {
+			f.keepLoaded(all)
+		}
+		f.traced.functions = all
+		f.ledger.SetTraced(all)
 	}
-	maps.Copy(all, functions)
-	t.functions = all
+	f.traced.failed = make(map[timeline.TrampolineKey]bool)
+	for _, key := range f.untraced() {
+		f.traced.failed[key] = true
+		unknown++
+	}
+	if unknown > 0 {
+		f.traced.findAt = earliest(time.Now().Add(retryEvery), f.traced.findAt)
+	}
+	return unknown
 }
 
-// lackTraced returns the number of loaded trampolines whose functions could not be found.
-func (f *follower) lackTraced() (n int) {
+// keepLoaded deletes the functions that belong to no loaded trampoline.
+func (f *follower) keepLoaded(functions map[timeline.TrampolineKey]timeline.TracedFunction) {
+	loaded := make(map[timeline.TrampolineKey]bool)
 	for _, m := range f.ledger.Images() {
-		key, ok := timeline.KeyOf(m.Name())
-		if function, isKnown := f.traced.functions[key]; ok && isKnown && function == (timeline.TracedFunction{}) {
-			n++
+		if key, ok := timeline.KeyOf(m.Name()); ok {
+			loaded[key] = true
 		}
 	}
-	return n
+	maps.DeleteFunc(functions, func(key timeline.TrampolineKey, _ timeline.TracedFunction) bool { return !loaded[key] })
 }
 
 // A functionFinder finds the functions that trampolines belong to, in BTF. It is for one goroutine.
@@ -69,39 +93,53 @@ type functionFinder struct {
 	sysfs    string
 }
 
-// find returns the functions with some keys. A key whose function cannot be found has the zero value, and the error
-// says why; that a module was unloaded in the meantime is no error.
+// find returns the functions with some keys. A key that certainly stands for no function, or for one of a module that was
+// unloaded, has the zero value. A key whose function could not be found is left out, and the error says why.
 //
 // A module's types are numbered after the core kernel's. So a number in the core kernel's BTF is the core kernel's own,
 // whatever the id of the BTF object is. Two modules can have the same number, but not the same BTF object.
 func (f *functionFinder) find(keys []timeline.TrampolineKey) (map[timeline.TrampolineKey]timeline.TracedFunction, error) {
 	found := make(map[timeline.TrampolineKey]timeline.TracedFunction, len(keys))
-	for _, key := range keys {
-		found[key] = timeline.TracedFunction{}
+	if len(keys) == 0 {
+		return found, nil
 	}
 	core, err := readCoreBTF(f.sysfs)
 	if err != nil {
 		return found, err
 	}
 	later, err := findIn(core, timeline.KernelName, keys, found)
-	errs := []error{err}
+	if err != nil {
+		return found, err
+	}
 	byObject := make(map[uint32][]timeline.TrampolineKey)
 	for _, key := range later {
 		byObject[key.Object()] = append(byObject[key.Object()], key)
 	}
+	var errs []error
 	for object, keys := range byObject {
-		module, types, err := f.programs.ModuleBTF(object, core)
-		if err == nil {
-			_, err = findIn(types, module, keys, found)
-		}
-		if isFailure(err) {
+		if err := f.findInModule(object, core, keys, found); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return found, errors.Join(errs...)
 }
 
-// findIn adds the functions of an image to those found. It returns the keys with higher numbers than its BTF has.
+// findInModule adds the functions of the module that has a BTF object to those found.
+func (f *functionFinder) findInModule(object uint32, core *btf.BTF, keys []timeline.TrampolineKey, found map[timeline.TrampolineKey]timeline.TracedFunction) error {
+	module, types, err := f.programs.ModuleBTF(object, core)
+	if err == nil {
+		keys, err = findIn(types, module, keys, found)
+	}
+	if isFailure(err) {
+		return err
+	}
+	for _, key := range keys { // of types that it does not have, or all if it was unloaded
+		found[key] = timeline.TracedFunction{}
+	}
+	return nil
+}
+
+// findIn adds the functions of an image to those found; a type that is none has the zero value. It returns the keys with higher numbers than its BTF has.
 func findIn(types *btf.BTF, image string, keys []timeline.TrampolineKey, found map[timeline.TrampolineKey]timeline.TracedFunction) (later []timeline.TrampolineKey, err error) {
 	byType := make(map[uint32][]timeline.TrampolineKey, len(keys))
 	for _, key := range keys {
@@ -112,11 +150,11 @@ func findIn(types *btf.BTF, image string, keys []timeline.TrampolineKey, found m
 		if err != nil {
 			return nil, err
 		}
-		if last = t.ID; t.Kind != btf.KindFunc {
-			continue
-		}
+		last = t.ID
 		for _, key := range byType[t.ID] {
-			found[key] = timeline.TracedFunction{Image: image, Name: types.Name(t)}
+			if found[key] = (timeline.TracedFunction{}); t.Kind == btf.KindFunc {
+				found[key] = timeline.TracedFunction{Image: image, Name: types.Name(t)}
+			}
 		}
 	}
 	for _, key := range keys {

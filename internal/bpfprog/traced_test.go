@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -70,27 +71,28 @@ func TestTracedFunctions(t *testing.T) {
 	assert.Equal(t, cases, found)
 }
 
-// TestTracedFunctionsThatCannotBeFound verifies that every key gets an answer, and that the error says why it is none.
+// TestTracedFunctionsThatCannotBeFound verifies that only keys get an answer for which there certainly is one, and that the
+// error says why others get none.
 func TestTracedFunctionsThatCannotBeFound(t *testing.T) {
-	none := timeline.TracedFunction{}
 	refused := withModules()
 	refused.err = bpf.ErrPermission
 	finder := functionFinder{programs: refused, sysfs: writeCoreBTF(t)}
 	found, err := finder.find([]timeline.TrampolineKey{keyFor(1, 2), keyFor(17, 4)})
 	require.ErrorIs(t, err, bpf.ErrPermission)
 	assert.Equal(t, map[timeline.TrampolineKey]timeline.TracedFunction{
-		keyFor(1, 2): {Image: timeline.KernelName, Name: "first"}, keyFor(17, 4): none,
+		keyFor(1, 2): {Image: timeline.KernelName, Name: "first"},
 	}, found)
 
 	finder.sysfs = t.TempDir()
 	found, err = finder.find([]timeline.TrampolineKey{keyFor(1, 2)})
 	require.ErrorIs(t, err, os.ErrNotExist)
-	assert.Equal(t, map[timeline.TrampolineKey]timeline.TracedFunction{keyFor(1, 2): none}, found)
+	assert.Empty(t, found)
 
 	finder.sysfs = writeCoreBTF(t)
 	require.NoError(t, os.WriteFile(filepath.Join(finder.sysfs, "kernel", "btf", "vmlinux"), []byte("no BTF"), 0o600))
-	_, err = finder.find([]timeline.TrampolineKey{keyFor(1, 2)})
+	found, err = finder.find([]timeline.TrampolineKey{keyFor(1, 2)})
 	require.ErrorIs(t, err, btf.ErrMalformed)
+	assert.Empty(t, found)
 }
 
 // TestTrampolinesOfUnknownFunctions verifies that the status says how many loaded trampolines have no name because their
@@ -116,7 +118,65 @@ func TestTrampolinesOfUnknownFunctions(t *testing.T) {
 	require.ErrorIs(t, r.err, bpf.ErrPermission)
 	require.ErrorContains(t, r.err, "1 trampolines")
 	r.emit(trampoline(keyFor(18, 4), 0x3000, true))
-	r.refreshCPUs()
-	r.round(t.Context())
+	r.findTraced()
 	require.NoError(t, r.err)
+}
+
+// findTraced lets enough time pass for functions to be tried again.
+func (r *testSource) findTraced() {
+	require.WithinDuration(r.t, time.Now().Add(retryEvery), r.state.follower.traced.findAt, retryEvery)
+	r.state.follower.traced.findAt = time.Time{}
+	r.round(r.t.Context())
+}
+
+// TestTracedFunctionIsTriedAgain verifies that a function that could not be found for a while is found afterwards, and that
+// another load of its trampoline alone does not have it tried.
+func TestTracedFunctionIsTriedAgain(t *testing.T) {
+	r := newTestSource(t, withModules())
+	sysfs := r.run.functions.sysfs
+	r.run.functions.sysfs = t.TempDir()
+	const name = "bpf_trampoline_6442450946" // keyFor(1, 2)
+	r.emit(ksymbol(r.now(), 0x1000, name, false))
+	require.ErrorIs(t, r.err, os.ErrNotExist)
+	require.ErrorContains(t, r.err, "1 trampolines")
+	assert.Empty(t, r.state.follower.traced.functions)
+
+	r.run.functions.sysfs = sysfs
+	r.emit(ksymbol(r.now(), 0x1000, name, true), ksymbol(r.now(), 0x2000, name, false))
+	require.ErrorIs(t, r.err, os.ErrNotExist)
+	r.findTraced()
+	require.NoError(t, r.err)
+	assert.Equal(t, "first", r.state.follower.traced.functions[keyFor(1, 2)].Name)
+	assert.Equal(t, never, r.state.follower.traced.findAt)
+}
+
+// TestTrampolineLoadedWhileFunctionsAreFound verifies that the functions of trampolines are found at once, even if they
+// are loaded while those of others cannot be found.
+func TestTrampolineLoadedWhileFunctionsAreFound(t *testing.T) {
+	f := newFollower(true, timeline.Limits{})
+	load := func(key timeline.TrampolineKey, addr uint64) {
+		rec := ksymbol(0, addr, fmt.Sprintf("bpf_trampoline_%d", key), false)
+		f.handleLoad(&rec)
+	}
+	load(keyFor(17, 4), 0x1000)
+	assert.Len(t, f.untraced(), 1)
+	f.traced.findAt = never
+	load(keyFor(1, 2), 0x2000)
+	assert.Equal(t, 2, f.handleTraced(nil))
+	assert.Zero(t, f.traced.findAt)
+}
+
+// TestManyTracedFunctions verifies that functions of loaded trampolines are kept, however many have been known.
+func TestManyTracedFunctions(t *testing.T) {
+	f := newFollower(true, timeline.Limits{})
+	rec := ksymbol(0, 0x1000, fmt.Sprintf("bpf_trampoline_%d", keyFor(1, 2)), false)
+	f.handleLoad(&rec)
+	loaded := map[timeline.TrampolineKey]timeline.TracedFunction{keyFor(1, 2): {Image: timeline.KernelName, Name: "first"}}
+	assert.Zero(t, f.handleTraced(loaded))
+	gone := make(map[timeline.TrampolineKey]timeline.TracedFunction)
+	for i := range uint32(maxTraced) {
+		gone[keyFor(17, i)] = timeline.TracedFunction{}
+	}
+	assert.Zero(t, f.handleTraced(gone))
+	assert.Equal(t, loaded, f.traced.functions)
 }
