@@ -65,12 +65,13 @@ func (t *kallsymsTail) reset(wanted bool) {
 }
 
 // finish notes that it was read, to its end or until the budget was exceeded. That
-// may have been because the machine was busy, or programs may be gone the next time.
-func (t *kallsymsTail) finish(err error) {
+// may have been because the machine was busy, or programs may be gone the next time. If code was unloaded
+// in the meantime, the kernel may have left out other code: it counts entries to find where it was in the list.
+func (t *kallsymsTail) finish(err error, anyUnloaded bool) {
 	t.read = time.Now()
 	switch {
 	case err == nil:
-		t.wanted, t.rest = false, 0
+		t.wanted, t.rest = anyUnloaded, 0
 	case errors.Is(err, errBudget):
 		t.wanted, t.rest = false, min(max(readEvery, 2*t.rest), maxRest)
 	}

@@ -454,6 +454,30 @@ func TestSymbolsAreReadWhileTrampolinesGo(t *testing.T) {
 	assert.Nil(t, r.image(0x7000))
 }
 
+// TestSymbolsAreReadAgainAfterAnUnload verifies that the symbol list is read again if something was unloaded while it was
+// read: the kernel may have left out another trampoline.
+func TestSymbolsAreReadAgainAfterAnUnload(t *testing.T) {
+	a := prog(1, 1, 0, 0x1000)
+	r := newUnstarted(t, newFakes(a))
+	unloaded := false
+	r.certain = func() int64 {
+		at := r.now()
+		if r.listed() && !unloaded {
+			unloaded = true
+			r.batch.Records = unloads(at-1, a)
+		}
+		return at
+	}
+	r.begin()
+	r.round(t.Context())
+	require.True(t, unloaded)
+	require.Equal(t, r.state.kallsyms.read.Add(readEvery), r.state.kallsyms.due())
+	r.kallsyms("0000000000007000 t bpf_trampoline_6442\t[bpf]\n")
+	r.readKallsyms()
+	assert.Equal(t, "bpf_trampoline_6442", r.nameAt(0x7000))
+	assert.Equal(t, never, r.state.kallsyms.due())
+}
+
 // listed reports whether programs were listed.
 func (r *testSource) listed() bool { return !r.state.listAt.IsZero() }
 

@@ -208,7 +208,8 @@ func (s *Source) findTracedFunctions() {
 	}
 }
 
-// readKallsyms reads the end of /proc/kallsyms, and applies it if no record was lost in the meantime.
+// readKallsyms reads the end of /proc/kallsyms, and applies it if no record was lost in the meantime. If code was unloaded
+// meanwhile, it is read again later.
 func (s *Source) readKallsyms(ctx context.Context) {
 	s.mu.Lock()
 	s.state.follower.ledger.BeginList() // so that it keeps unloads
@@ -234,7 +235,7 @@ func (s *Source) readKallsyms(ctx context.Context) {
 			err = hidden
 		}
 		s.state.follower.handleKallsyms(symbols.all, began, ended)
-		s.state.kallsyms.finish(err)
+		s.state.kallsyms.finish(err, s.state.follower.ledger.AnyUnloaded(began))
 		s.state.missing.kallsyms = err
 	}
 }

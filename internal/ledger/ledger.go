@@ -90,6 +90,11 @@ func (l *Ledger) WasUnloaded(start uint64, since int64) bool {
 	return slices.ContainsFunc(l.recentUnloads, func(u unload) bool { return u.start == start && u.at >= since })
 }
 
+// AnyUnloaded reports whether there was the event of an unload at or after an instant. It covers the same time as WasUnloaded.
+func (l *Ledger) AnyUnloaded(since int64) bool {
+	return slices.ContainsFunc(l.recentUnloads, func(u unload) bool { return u.at >= since })
+}
+
 // End records that a loaded image was certainly loaded only until an instant.
 func (l *Ledger) End(m *timeline.Image, at int64) {
 	l.history.Unload(m, at)

@@ -95,6 +95,8 @@ func TestUnloadAfterALoss(t *testing.T) {
 	assert.Equal(t, "unobserved", nameAt(l, addrA, 190*ms))
 	assert.True(t, l.WasUnloaded(addrA, 260*ms))
 	assert.False(t, l.WasUnloaded(addrA, 261*ms))
+	assert.True(t, l.AnyUnloaded(260*ms))
+	assert.False(t, l.AnyUnloaded(261*ms))
 	l.Complete(2000 * ms)
 	assert.False(t, l.WasUnloaded(addrA, 0), "a list of now cannot show it")
 }
