@@ -124,6 +124,9 @@ func (c *Modules) Validate() error {
 	if c.Settle < 0 {
 		err = errors.Join(err, errors.New("settle value must be greater than or equal to 0"))
 	}
+	if c.Settle > 1e+10 {
+		err = errors.Join(err, errors.New("settle value must be less than or equal to 1e+10"))
+	}
 
 	return err
 }

@@ -80,3 +80,10 @@ func TestModulesValidate_MinimumSettle(t *testing.T) {
 
 	require.ErrorContains(t, cfg.Validate(), "settle value must be greater than or equal to 0")
 }
+
+func TestModulesValidate_MaximumSettle(t *testing.T) {
+	cfg := NewDefaultModules()
+	cfg.Settle = 1e+10 + 1
+
+	require.ErrorContains(t, cfg.Validate(), "settle value must be less than or equal to 1e+10")
+}

@@ -74,7 +74,7 @@ func values(s configkeys.Schema) string {
 	case s.Enum != nil:
 		others := slices.DeleteFunc(slices.Clone(s.Enum), func(v string) bool { return v == s.Default })
 		text += ", or `" + strings.Join(others, "`, `") + "`"
-	case s.Minimum != nil && *s.Minimum > 0:
+	case s.Minimum != nil && *s.Minimum > 0, s.Maximum != nil:
 		text += ", " + s.Accepts()
 	}
 	return " (" + text + ")"
