@@ -17,7 +17,7 @@ func FuzzWaits(f *testing.F) {
 	f.Add([]byte{0x00, 0x10, 0x20, 0x01, 0x11, 0x21})
 	f.Add([]byte{0x00, 0x10, 0x50, 0x20, 0x00, 0x10, 0x30, 0x20})
 	f.Fuzz(func(t *testing.T, ops []byte) {
-		w := newWaits(0, true, new(Message))
+		w := newWaits(0, true, nil, new(Message))
 		ended := make(map[uint32]int64) // by thread: the end of its last wait
 		for i, op := range ops {
 			r := perfring.Record{CPU: uint32(op >> 3 & 1), TID: 1 + uint32(op&7), Time: int64(i), Stack: []uint64{leaf}}
@@ -39,7 +39,7 @@ func FuzzWaits(f *testing.F) {
 				w.report(int64(i), func(tid uint32) bool { return tid%2 == 0 })
 				continue
 			default:
-				w = newWaits(0, true, new(Message))
+				w = newWaits(0, true, nil, new(Message))
 				continue
 			}
 			wait, ok := w.note(&r)

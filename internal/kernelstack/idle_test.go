@@ -162,7 +162,8 @@ func TestBeginningAgain(t *testing.T) {
 		{"the idle loop is missing", Running{Event: EventClock, Frequency: 97}, hiddenSymbols, true},
 		{"the scheduler is missing", Waiting{MaxSwitches: 1}, hiddenSymbols, true},
 		{"nothing is missing", Running{Event: EventClock, Frequency: 97}, idleSymbols, false},
-		{"nothing is wanted", Waiting{MaxSwitches: 1, Scheduler: true}, hiddenSymbols, false},
+		{"the end of threads is missing", Waiting{MaxSwitches: 1, Scheduler: true}, hiddenSymbols, true},
+		{"nothing is wanted", Running{Event: EventClock, Frequency: 97, Idle: true}, hiddenSymbols, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			procfs := writeKallsyms(t, c.list)

@@ -46,6 +46,11 @@ func readScheduler(o *Options) (all []symtab.Range, _ error) {
 	return all, nil
 }
 
+// lastFunction is the one by which a thread that ends gives up its CPU for the last time (kernel/sched/core.c, since Linux 4.9). It
+// does not return, and nothing preempts it. Its caller is in another file, and compilers that optimize across files do not
+// inline a function that does not return where the code would grow.
+const lastFunction = "do_task_dead"
+
 // withoutScheduler returns a stack, leaf first, from the first address on that is not in the scheduler, or all of it if there
 // is none. All addresses are return addresses.
 func withoutScheduler(stack []uint64, scheduler []symtab.Range) []uint64 {

@@ -52,17 +52,17 @@ func (w Waiting) methods(o *Options, cgroups bool) ([]method, error) {
 	if !w.Scheduler {
 		scheduler, whole = readScheduler(o)
 	}
-	var core symtab.Range
-	if w.Sum {
-		core = readCoreText(o)
+	last, core := readCore(o)
+	if !w.Sum {
+		core = symtab.Range{}
 	}
-	hidden := !w.Scheduler && len(scheduler) == 0 || w.Sum && core == (symtab.Range{})
+	hidden := !w.Scheduler && len(scheduler) == 0 || len(last) == 0 || w.Sum && core == (symtab.Range{})
 	by := func(event perfring.Switches) method {
 		return method{
 			name: "wait", event: event, kind: kindOfWaits, missing: Missing{Scheduler: whole}, hidden: hidden,
 			sampler: func(out *outbox) threadSampler {
 				return &waiting{
-					out: out, waits: newWaits(w.Threshold, event.Tasks == nil, &out.counts), scheduler: scheduler, core: core,
+					out: out, waits: newWaits(w.Threshold, event.Tasks == nil, last, &out.counts), scheduler: scheduler, core: core,
 					maxSwitches: w.MaxSwitches, procfs: o.Procfs, before: w.Before, canEnd: event.Tasks != nil,
 				}
 			},
@@ -201,13 +201,13 @@ func (w *waiting) add(ctx context.Context, part *sample) {
 	}
 }
 
-// readCoreText finds the text of the core kernel. It is empty if that is not known.
-func readCoreText(o *Options) symtab.Range {
-	found, err := o.extents(kallsyms.CoreText)
-	if err != nil || len(found[kallsyms.CoreText]) == 0 {
-		return symtab.Range{}
+// readCore finds lastFunction and the text of the core kernel. They are empty if they are not known.
+func readCore(o *Options) (last []symtab.Range, text symtab.Range) {
+	found, _ := o.extents(lastFunction, kallsyms.CoreText)
+	if core := found[kallsyms.CoreText]; len(core) > 0 {
+		text = core[0]
 	}
-	return found[kallsyms.CoreText][0]
+	return found[lastFunction], text
 }
 
 // isWithin reports whether all frames of a stack, which are return addresses, lie in some code.

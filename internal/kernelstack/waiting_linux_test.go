@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -599,6 +600,85 @@ func TestContract_6_3_RingsAsLargeAsAllowed(t *testing.T) {
 	runAgain(t, binary, &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, AmbientCaps: []uintptr{unix.CAP_PERFMON},
 	})
+}
+
+// TestLastSwitch has processes end. No wait of theirs goes on after that, so the kernel under test calls lastFunction and has not
+// inlined it.
+func TestLastSwitch(t *testing.T) {
+	kerneltest.NeedAddresses(t)
+	o := waitOptions()
+	last, _ := readCore(&o)
+	require.NotEmpty(t, last)
+	ended := map[int]time.Time{} // by process
+	sent := waitsWhile(t, o, func() {
+		for range kerneltest.Sized(20, 5) {
+			child := exec.CommandContext(t.Context(), "sleep", "0.01")
+			require.NoError(t, child.Run())
+			ended[child.Process.Pid] = time.Now()
+		}
+	})
+	symbols := kerneltest.ReadSymbols(t)
+	waits := 0
+	for _, w := range realWaits(t, sent) {
+		assert.NotContains(t, namesOn(symbols, w.stack), lastFunction, "%+v", w)
+		if at, ok := ended[w.tid]; ok {
+			waits++
+			assert.Less(t, w.at, at.Add(window), "%v", namesOn(symbols, w.stack))
+		}
+	}
+	assert.Positive(t, waits)
+}
+
+// TestWaitAfterOtherRights has a process run a program that its user may not read, and then wait. The kernel records the end of
+// its thread, which goes on: its wait is in each message.
+func TestWaitAfterOtherRights(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
+	kerneltest.NeedAddresses(t)
+	kerneltest.NeedPerf(t)
+	if os.Getuid() != 0 {
+		t.Skip("only root can become another user: not tested")
+	}
+	if err := procfs.CheckInitialPIDNamespace("/proc"); err != nil {
+		t.Skipf("%v: off-CPU time is not tested", err)
+	}
+	unreadable := kerneltest.Shared(t, "/bin/sh")
+	require.NoError(t, os.Chmod(unreadable, 0o711)) //nolint:gosec // another user runs it
+	child := exec.CommandContext(t.Context(), "/bin/sh", "-c", "read line; exec "+unreadable+" -c 'echo runs; read line'")
+	child.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: kerneltest.Nobody, Gid: kerneltest.Nobody}}
+	in, err := child.StdinPipe()
+	require.NoError(t, err)
+	out, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	o := waitOptions()
+	o.Interval = 100 * time.Millisecond
+	sampler := Sampler{Options: o}
+	sampler.Started = func(string, Missing) {
+		_, err := io.WriteString(in, "go\n")
+		require.NoError(t, err)
+		_, err = io.ReadFull(out, make([]byte, len("runs\n")))
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			state, _ := procfs.Status("/proc", strconv.Itoa(child.Process.Pid), "State:")
+			return len(state) > 0 && state[0] == "S"
+		}, time.Minute, time.Millisecond)
+	}
+	messages := 0
+	sampler.Send = func(_ context.Context, m *Message) {
+		if messages++; messages == 1 || messages > 3 { // it may wait since the end of the first
+			return
+		}
+		found := slices.ContainsFunc(realWaits(t, []*Message{m}), func(w realWait) bool { return w.tid == child.Process.Pid })
+		assert.True(t, found, "message %d", messages)
+		if messages == 3 {
+			cancel()
+		}
+	}
+	require.ErrorIs(t, sampler.Run(ctx), context.Canceled)
+	require.NoError(t, in.Close())
+	_ = child.Wait() // it reads no line
 }
 
 // TestExecveByAnotherThread has a process call execve on a thread that is not its first, and then work

@@ -4,9 +4,11 @@ package kernelstack
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -302,6 +304,53 @@ func TestOpenWaits(t *testing.T) {
 
 }
 
+// TestThreadsThatEnd verifies what passes for the end of a thread if the function is known in which it leaves a CPU for the last
+// time: that, and not a TypeExit, which the kernel also writes when a process runs a program by execve that gives it other rights.
+func TestThreadsThatEnd(t *testing.T) {
+	const dead, end uint64 = 0xffffffff81000100, 0xffffffff81000200
+	list := fmt.Sprintf("%x T do_task_dead\n%x T schedule\n", dead, end)
+	dies := func(cpu, tid uint32, at int64, scheduler ...uint64) []perfring.Record {
+		records := blocks(cpu, tid, at)
+		records[0].Stack = slices.Concat(scheduler, []uint64{end, caller}) // a call ends the function
+		return records
+	}
+	for _, c := range []struct {
+		name    string
+		records [][]perfring.Record
+		want    []sentWait
+		lost    Unknown
+	}{
+		{"it ends", [][]perfring.Record{about(perfring.TypeExit, 90), dies(0, 7, 100)}, nil, Unknown{}},
+		{
+			"it ends, in functions that the compiler did not inline",
+			[][]perfring.Record{about(perfring.TypeExit, 90), dies(0, 7, 100, leaf, caller)}, nil, Unknown{},
+		},
+		{"it waits after execve", [][]perfring.Record{about(perfring.TypeExit, 90), blocks(0, 7, 100)}, []sentWait{{7, 400, 499, "voluntary"}}, Unknown{}},
+		{"/proc shows nothing of it", [][]perfring.Record{blocks(0, 70, 100)}, []sentWait{{70, 400, 499, "voluntary"}}, Unknown{}},
+		{
+			"it waits while it ends", [][]perfring.Record{about(perfring.TypeExit, 90), blocks(0, 7, 100), runs(0, 7, 150), dies(0, 7, 160)},
+			[]sentWait{{7, 50, 150, "voluntary"}}, Unknown{},
+		},
+		{
+			"another thread calls execve, and gets its number",
+			[][]perfring.Record{about(perfring.TypeExit, 90), dies(0, 7, 100), blocks(1, 7, 300), runs(0, 7, 400)},
+			[]sentWait{{7, 100, 400, "voluntary"}}, Unknown{},
+		},
+		{"the sample is of another thread", [][]perfring.Record{dies(0, 8, 100)[:1], blocks(0, 7, 100)[1:]}, nil, Unknown{Records: 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, sent := waitSession(t)
+			require.NoError(t, os.WriteFile(filepath.Join(s.out.of.Options.Procfs, "kallsyms"), []byte(list), 0o600))
+			s = sessionOf(t, s.out.of, nil, time.Now())
+			addAll(t, s, sure(c.records...))
+			s.sampler.endInterval(t.Context(), &perfring.Batch{Certain: 500, Looked: 500})
+			s.out.send(t.Context(), time.Now())
+			assert.Equal(t, c.want, waitsIn(t, s, *sent))
+			assert.Equal(t, c.lost, (*sent)[0].Unknown)
+		})
+	}
+}
+
 // TestWaitsEndAfterInterval has waits end between the end of an interval, when the CPUs were checked, and the time up to which
 // the last batch is complete. After a pause, nothing is left of them: what the message does not have is lost.
 func TestWaitsEndAfterInterval(t *testing.T) {
@@ -545,7 +594,7 @@ func TestWithoutScheduler(t *testing.T) {
 
 // TestWaitsAreBounded has more threads wait than the sampler remembers.
 func TestWaitsAreBounded(t *testing.T) {
-	w := newWaits(0, true, new(Message))
+	w := newWaits(0, true, nil, new(Message))
 	for tid := range uint32(maxThreads + 10) {
 		for _, r := range blocks(0, tid+1, 100) {
 			w.note(&r)
@@ -560,7 +609,7 @@ func TestWaitsAreBounded(t *testing.T) {
 // events of these threads alone, the first one has no last switch that could pass for that wait.
 func TestExecveOfARecordedProcess(t *testing.T) {
 	for _, lastSwitch := range []bool{false, true} {
-		w := newWaits(0, lastSwitch, new(Message))
+		w := newWaits(0, lastSwitch, nil, new(Message))
 		for _, r := range append([]perfring.Record{{Type: perfring.TypeExit, Time: 50, PID: 1, TID: 1}}, blocks(0, 1, 100)...) {
 			w.note(&r)
 		}

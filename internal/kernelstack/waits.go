@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // waits pairs the records of threads that leave a CPU and return to one. A thread that leaves has two records, a sample with
@@ -22,7 +23,8 @@ type waits struct {
 	threshold int64 // in nanoseconds; shorter waits are not reported
 
 	leaving map[uint32]perfring.Record // by CPU: the sample that its next switch belongs to
-	exiting map[uint32]uint32          // by CPU: the thread that runs there, and is about to end; nil if no record follows that
+	last    []symtab.Range             // lastFunction; empty if it is not known
+	exiting map[uint32]uint32          // by CPU: the thread that runs there, and is about to end; nil if no last switch looks like a wait
 	open    map[uint32]wait            // by thread id: waits that have not ended
 	blocked blocked                    // threads that may have waited since recording began
 	done    []interval                 // waits that have ended, but are not confirmed yet
@@ -36,7 +38,7 @@ type wait struct {
 	cgroup        uint64
 	pid, tid, cpu uint32 // the CPU that it left
 	preempted     bool   // it could have gone on
-	exiting       bool   // it is about to end: it runs again only if it was preempted
+	exiting       bool   // its end was recorded: this may be its last switch
 	before        bool   // it began before recording; its stack has numbers of functions, not addresses
 	from          int64
 	reported      int64 // the time up to which it was reported; from if it was not
@@ -68,12 +70,13 @@ func (u *Unknown) in(blind perfring.Interval) *int {
 }
 
 // newWaits returns waits of no thread yet. It counts in a message what it leaves out. lastSwitch says that a thread which ends
-// has a last switch after its TypeExit.
-func newWaits(threshold time.Duration, lastSwitch bool, counts *Message) *waits {
+// has a last switch after its TypeExit; last is lastFunction, by whose stack that switch is recognized, or empty.
+func newWaits(threshold time.Duration, lastSwitch bool, last []symtab.Range, counts *Message) *waits {
 	w := &waits{
-		threshold: threshold.Nanoseconds(), counts: counts, leaving: make(map[uint32]perfring.Record), open: make(map[uint32]wait),
+		threshold: threshold.Nanoseconds(), last: last, counts: counts,
+		leaving: make(map[uint32]perfring.Record), open: make(map[uint32]wait),
 	}
-	if lastSwitch {
+	if lastSwitch && len(last) == 0 {
 		w.exiting = make(map[uint32]uint32)
 	}
 	return w
@@ -116,6 +119,7 @@ func (w *waits) begin(r *perfring.Record) {
 	delete(w.open, r.TID)
 	unknown := &w.counts.Unknown
 	switch {
+	case ok && sample.TID == r.TID && w.isLast(sample.Stack):
 	case again && !before.exiting:
 		unknown.NoReturn++
 	case !ok, sample.TID != r.TID:
@@ -132,6 +136,15 @@ func (w *waits) begin(r *perfring.Record) {
 			preempted: r.Switch == perfring.SwitchRunnable, exiting: exiting, from: r.Time, reported: r.Time,
 		}
 	}
+}
+
+// isLast reports whether the stack of a thread that leaves a CPU, all return addresses, is that of a thread which has ended.
+func (w *waits) isLast(stack []uint64) bool {
+	const within = 3 // lastFunction calls __schedule, which may call prepare_task_switch, and that perf_event_task_sched_out
+	innermost := stack[:min(len(stack), within)]
+	return slices.ContainsFunc(w.last, func(code symtab.Range) bool {
+		return slices.ContainsFunc(innermost, func(addr uint64) bool { return code.Contains(addr - 1) })
+	})
 }
 
 // end ends the wait of a thread that runs again. If its beginning is not known, there is none.
@@ -206,12 +219,13 @@ func (w *waits) split(at int64) (parts []sample) {
 }
 
 // report returns the open waits that have reached the threshold at a time, sorted by thread id. They count as reported up
-// to that time. A thread that has ended leaves a CPU, too, and keeps its number until its process is waited for, or another
-// thread gets it: lives reports whether a number belongs to a thread that has not ended.
+// to that time. If lastFunction is not known, a thread that has ended can seem to wait: it leaves a CPU, too, and keeps its number
+// until its process is waited for, or another thread gets it. lives reports whether a number belongs to a thread that has not
+// ended.
 func (w *waits) report(at int64, lives func(tid uint32) bool) (parts []wait) {
 	for tid, t := range w.open {
 		if t.reported < at && w.isLong(t.from, at) {
-			if t.reported == t.from && !lives(tid) {
+			if w.exiting != nil && t.reported == t.from && !lives(tid) {
 				delete(w.open, tid)
 				continue
 			}
