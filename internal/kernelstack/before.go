@@ -13,6 +13,7 @@ type Function struct {
 // Blocked is a thread that was off the CPU when it was read.
 type Blocked struct {
 	PID, TID, CPU uint32     // the CPU that it left
+	Exits         bool       // it is ending
 	Stack         []Function // the innermost first
 }
 
@@ -91,14 +92,15 @@ func (w *waits) decideAll(certain int64) {
 	}
 }
 
-// begin reads the threads that are blocked when recording begins.
+// begin reads the threads that are blocked when recording begins. If events are of single threads, those that are ending have
+// none: perf_event_open refuses them, so no record would end their waits.
 func (w *waiting) begin(from int64) {
 	if w.before == nil {
 		return
 	}
 	b := blocked{waits: make(map[uint32]wait), from: from}
 	for _, t := range w.before() {
-		if len(t.Stack) > 0 {
+		if len(t.Stack) > 0 && (!w.canEnd || !t.Exits) {
 			b.waits[t.TID] = wait{
 				stack: w.out.form.functions.numbersOf(t.Stack), pid: t.PID, tid: t.TID, cpu: t.CPU, before: true, from: from, reported: from,
 			}

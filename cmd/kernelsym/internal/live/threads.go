@@ -44,7 +44,7 @@ func (t *threads) begin() []kernelstack.Blocked {
 	}
 	blocked := make([]kernelstack.Blocked, 0, len(read))
 	for _, task := range read {
-		b := kernelstack.Blocked{PID: task.PID, TID: task.TID, CPU: task.CPU}
+		b := kernelstack.Blocked{PID: task.PID, TID: task.TID, CPU: task.CPU, Exits: task.Exits}
 		for _, f := range task.Stack {
 			b.Stack = append(b.Stack, kernelstack.Function{Name: f.Function, File: cmp.Or(f.Module, timeline.KernelName)})
 		}

@@ -162,6 +162,49 @@ func TestHungBeforeTheStart(t *testing.T) {
 	})
 }
 
+// startIn starts a process in the PID namespace of another.
+func startIn(t *testing.T, pid int, cmd *exec.Cmd) {
+	t.Helper()
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", pid))
+	require.NoError(t, err)
+	defer namespace.Close()
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // it never unlocks: the thread ends with the goroutine
+		err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWPID)
+		started <- errors.Join(err, cmd.Start())
+	}()
+	require.NoError(t, <-started)
+}
+
+// TestHungAsItEnds selects the first process of a PID namespace, which hangs as it ends: another process there has ended, and its
+// parent does not wait for it. The kernel opens no events of a thread that ends, so no record would say when it is over.
+func TestHungAsItEnds(t *testing.T) {
+	o := waitOptions(t)
+	if os.Getuid() != 0 {
+		t.Skip("only root can make PID namespaces: not tested")
+	}
+	first, second := exec.CommandContext(t.Context(), "sleep", "1000"), exec.CommandContext(t.Context(), "sleep", "1000")
+	first.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	require.NoError(t, first.Start())
+	startIn(t, first.Process.Pid, second)
+	require.NoError(t, first.Process.Kill())
+	pid := uint32(first.Process.Pid)
+	require.Eventually(t, func() bool { return until(t, 'S', pid).Exits }, time.Minute, time.Millisecond)
+
+	o.Tasks.PIDs, o.Interval, o.First = []uint32{pid}, 200*time.Millisecond, 0
+	batches := 0
+	run(t, o, func(b *Batch) bool {
+		require.NoError(t, b.NoBefore)
+		assert.Equal(t, 0, *b.Recorded)
+		eachSample(b, func(*rewrite.Named, *rewrite.NamedSample) { t.Error("its wait is a sample") })
+		batches++
+		return batches < 2
+	})
+	require.Error(t, second.Wait(), "it was killed")
+	require.Error(t, first.Wait(), "it was killed")
+}
+
 // TestAllThreadsHaveNoBefore verifies that nothing is read of threads that hung before the start if all threads are sampled.
 func TestAllThreadsHaveNoBefore(t *testing.T) {
 	threads := threads{procfs: "/proc", states: true, most: maxThreads}

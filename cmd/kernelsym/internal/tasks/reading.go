@@ -124,6 +124,7 @@ func readSchedstat(dir string) (n [3]int64) {
 // stat holds fields of a task's file stat.
 type stat struct {
 	state   byte
+	exits   bool   // it is ending
 	started uint64 // in clock ticks since the boot
 	cpu     uint32 // where it runs, or ran last
 }
@@ -139,14 +140,15 @@ func readStat(dir string) (s stat, ok bool) {
 
 // parseStat parses a file stat (do_task_stat in fs/proc/array.c).
 func parseStat(text []byte) (s stat, ok bool) {
-	var err error
-	const state, started, cpu = 0, 19, 36  // of the fields after the name, which can itself contain ") "
-	name := bytes.LastIndexByte(text, ')') // its end
+	const state, flags, started, cpu = 0, 6, 19, 36 // of the fields after the name, which can itself contain ") "
+	const exiting = 1 << 2                          // PF_EXITING of include/linux/sched.h; the same since Linux 2.6
+	name := bytes.LastIndexByte(text, ')')          // its end
 	fields := strings.Fields(string(text[name+1:]))
 	if name < 0 || len(fields) <= cpu {
 		return stat{}, false
 	}
-	s.state, s.cpu = fields[state][0], number(fields[cpu])
+	var err error
+	s.state, s.exits, s.cpu = fields[state][0], number(fields[flags])&exiting != 0, number(fields[cpu])
 	s.started, err = strconv.ParseUint(fields[started], 10, 64)
 	return s, err == nil
 }

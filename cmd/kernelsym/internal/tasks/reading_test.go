@@ -20,7 +20,7 @@ func addThread(t *testing.T, procfs string, pid, tid, started int, state, scheds
 	t.Helper()
 	addTask(t, procfs, pid, tid, "x", state, "")
 	dir := filepath.Join(procfs, strconv.Itoa(pid), "task", strconv.Itoa(tid))
-	text := fmt.Sprintf("%d (a) R (b) %s%s %d%s 3 0\n", tid, state, strings.Repeat(" 1", 18), started, strings.Repeat(" 2", 16))
+	text := fmt.Sprintf("%d (a) R (b) %s%s %d%s 3 0\n", tid, state, strings.Repeat(" 1", 5)+" 4194560"+strings.Repeat(" 1", 12), started, strings.Repeat(" 2", 16))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "stat"), []byte(text), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(procfs, strconv.Itoa(pid), "status"), []byte("Tgid:\t"+strconv.Itoa(pid)+"\n"), 0o600))
 	if schedstat != "" {
@@ -128,6 +128,17 @@ func TestDelaysSince(t *testing.T) {
 				assert.Equal(t, want, d.Processes[pid])
 			}
 		})
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	for _, c := range []struct {
+		name, flags string
+		exits       bool
+	}{{"it goes on", "4194560", false}, {"it ends", "4194564", true}} {
+		s, ok := parseStat([]byte("1 (a) b) S 0 1 1 0 -1 " + c.flags + strings.Repeat(" 0", 12) + " 500" + strings.Repeat(" 0", 16) + " 3 0"))
+		assert.True(t, ok, c.name)
+		assert.Equal(t, stat{state: 'S', exits: c.exits, started: 500, cpu: 3}, s, c.name)
 	}
 }
 

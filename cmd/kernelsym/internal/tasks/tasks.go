@@ -20,6 +20,7 @@ type Task struct {
 	CPU      uint32 // that it left
 	Name     string // empty if it cannot be read
 	State    byte   // as in /proc/PID/status: D, S, I and others
+	Exits    bool   // it is ending
 	Stack    []Frame
 }
 
@@ -105,7 +106,7 @@ func (r *Reader) read(dir string) (t Task, ok bool, err error) {
 		isOff := isOffCPU(dir)
 		if after, found := readStatus(dir); isOff && found && after == before {
 			t = before.Task()
-			t.CPU, t.Stack = stat.cpu, parseStack(string(text))
+			t.CPU, t.Exits, t.Stack = stat.cpu, stat.exits, parseStack(string(text))
 			return t, true, nil
 		}
 	}
