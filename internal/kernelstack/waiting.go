@@ -124,7 +124,7 @@ func (w *waiting) record(_ context.Context, r *perfring.Record, certain bool) {
 		w.noteEnd(r)
 	}
 	if ended, ok := w.waits.note(r); ok && r.Time > ended.reported { // a record can be written after the end of a message
-		w.waits.done = append(w.waits.done, interval{w.sampleOf(&ended, r.Time), ended.from})
+		w.waits.done = append(w.waits.done, interval{sample: w.sampleOf(&ended, r.Time), from: ended.from})
 	}
 }
 

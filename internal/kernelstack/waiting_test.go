@@ -158,7 +158,30 @@ func TestWaits(t *testing.T) {
 		},
 		{
 			name:    "it left twice",
-			batches: []perfring.Batch{sure(blocks(0, 7, 100), blocks(0, 7, 200), runs(0, 7, 300))}, counts: waitCounts{lost: Unknown{NoReturn: 1}},
+			batches: []perfring.Batch{sure(blocks(0, 7, 100), blocks(0, 7, 200), runs(0, 7, 300))},
+			want:    []sentWait{{7, 100, 300, "voluntary"}}, counts: waitCounts{lost: Unknown{NoReturn: 1}},
+		},
+		{
+			name: "it left twice, the second time without a sample", batches: []perfring.Batch{sure(blocks(0, 7, 100), blocks(0, 7, 200)[1:], runs(0, 7, 300))},
+			counts: waitCounts{lost: Unknown{NoReturn: 1, Records: 1}},
+		},
+		{
+			name: "its return is lost", batches: []perfring.Batch{
+				{
+					Records: sure(blocks(0, 7, 100), blocks(0, 7, 300), runs(0, 7, 400)).Records, Certain: 1000, Looked: 1000,
+					Lost: 1, Blind: []perfring.Interval{{From: 140, To: 200, Lost: true}},
+				},
+			},
+			want: []sentWait{{7, 100, 400, "voluntary"}}, counts: waitCounts{lost: Unknown{Records: 1}},
+		},
+		{
+			name: "its return is lost, and so is its second wait", batches: []perfring.Batch{
+				{
+					Records: sure(blocks(0, 7, 100), blocks(0, 7, 180), runs(0, 7, 400)).Records, Certain: 1000, Looked: 1000,
+					Lost: 1, Blind: []perfring.Interval{{From: 140, To: 200, Lost: true}},
+				},
+			},
+			counts: waitCounts{lost: Unknown{Records: 2}},
 		},
 		{
 			name: "it exits, and its number is reused", batches: []perfring.Batch{sure(
@@ -394,6 +417,10 @@ func TestWaitsEndAfterInterval(t *testing.T) {
 			name: "a CPU came online after the interval", records: [][]perfring.Record{blocks(0, 7, 600), runs(0, 7, 650)},
 			want: []sentWait{{7, 40, 639, "voluntary"}},
 			next: perfring.Batch{Blind: []perfring.Interval{{From: 640, To: 750}}, Certain: 800, Looked: 750}, unknownInNext: 1,
+		},
+		{
+			name: "its return is missing, because a CPU came online", records: [][]perfring.Record{blocks(0, 7, 600), blocks(0, 7, 650)},
+			next: perfring.Batch{Blind: []perfring.Interval{{From: 640, To: 750}}, Certain: 800, Looked: 750}, unknownInNext: 2,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

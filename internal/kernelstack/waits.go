@@ -46,8 +46,9 @@ type wait struct {
 
 // interval is the last part of a wait that has ended.
 type interval struct {
-	sample sample
-	from   int64 // of the wait
+	sample   sample
+	from     int64 // of the wait
+	noReturn bool  // the thread has left a CPU again at sample.at, the only field that is set: a record is missing
 }
 
 // Unknown counts waits that are not certain, by the reason. Each wait counts once.
@@ -106,33 +107,34 @@ func (w *waits) note(r *perfring.Record) (ended wait, ok bool) {
 }
 
 // begin begins the wait of a thread that leaves a CPU. If one that was about to end has left before, its number has another
-// thread by now, which was running: one that has called execve, and got the number of its process's first thread.
+// thread by now, which was running: one that has called execve, and got the number of its process's first thread. If another has
+// left before, the record of its return is missing; confirm counts that wait, unless it overlaps a blind interval.
 func (w *waits) begin(r *perfring.Record) {
-	sample, ok := w.leaving[r.CPU]
+	out, ok := w.leaving[r.CPU]
 	delete(w.leaving, r.CPU)
 	exiting := w.exiting[r.CPU] == r.TID
 	delete(w.exiting, r.CPU)
 	if !hasNumber(r.TID) {
 		return // the idle task, or the last switch of a thread
 	}
-	before, again := w.open[r.TID]
+	if before, again := w.open[r.TID]; again && !before.exiting {
+		w.done = append(w.done, interval{sample: sample{at: r.Time}, from: before.from, noReturn: true})
+	}
 	delete(w.open, r.TID)
 	unknown := &w.counts.Unknown
 	switch {
-	case ok && sample.TID == r.TID && w.isLast(sample.Stack):
-	case again && !before.exiting:
-		unknown.NoReturn++
-	case !ok, sample.TID != r.TID:
+	case ok && out.TID == r.TID && w.isLast(out.Stack): // it does not return
+	case !ok, out.TID != r.TID:
 		unknown.Records++
 	case r.Time < w.since.To:
 		*unknown.in(w.since)++
 	case len(w.open) >= maxThreads:
 		unknown.Threads++
-	case len(sample.Stack) == 0:
+	case len(out.Stack) == 0:
 		w.counts.NoStack++
 	default:
 		w.open[r.TID] = wait{
-			stack: sample.Stack, cgroup: sample.InCgroup, pid: r.PID, tid: r.TID, cpu: r.CPU,
+			stack: out.Stack, cgroup: out.InCgroup, pid: r.PID, tid: r.TID, cpu: r.CPU,
 			preempted: r.Switch == perfring.SwitchRunnable, exiting: exiting, from: r.Time, reported: r.Time,
 		}
 	}
@@ -186,14 +188,18 @@ func (w *waits) forget(blind []perfring.Interval) {
 	}
 }
 
-// confirm passes on the waits that ended before the CPUs were last checked, sorted by their ends, and removes them.
+// confirm passes on, or counts, the waits that ended before the CPUs were last checked, sorted by their ends, and removes them.
 func (w *waits) confirm(looked int64, pass func(*sample)) {
 	n := slices.IndexFunc(w.done, func(i interval) bool { return i.sample.at >= looked })
 	if n < 0 {
 		n = len(w.done)
 	}
 	for i := range w.done[:n] {
-		pass(&w.done[i].sample)
+		if w.done[i].noReturn {
+			w.counts.Unknown.NoReturn++
+		} else {
+			pass(&w.done[i].sample)
+		}
 	}
 	w.done = slices.Delete(w.done, 0, n) // and keeps the memory for more
 }
@@ -214,7 +220,7 @@ func (w *waits) split(at int64) (parts []sample) {
 			i.sample.waited = rest
 		}
 	}
-	w.done = slices.DeleteFunc(w.done, func(i interval) bool { return i.sample.waited == 0 })
+	w.done = slices.DeleteFunc(w.done, func(i interval) bool { return !i.noReturn && i.sample.waited == 0 })
 	return parts
 }
 
