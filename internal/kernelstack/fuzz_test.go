@@ -36,7 +36,7 @@ func FuzzWaits(f *testing.F) {
 				w.forget([]perfring.Interval{{From: int64(i), To: int64(i) + int64(op&7)}})
 				continue
 			case 6:
-				w.report(int64(i), func(tid uint32) bool { return tid%2 == 0 })
+				w.report(int64(i), func(tid uint32) (lives, known bool) { return tid%2 == 0, tid%3 == 0 || tid%2 == 0 })
 				continue
 			default:
 				w = newWaits(0, true, nil, new(Message))

@@ -185,13 +185,20 @@ func (w *waiting) isOutdated() bool {
 	}
 	old := w.ended[:n]
 	w.ended = w.ended[n:]
-	return slices.ContainsFunc(old, func(e end) bool { return w.lives(e.tid) })
+	return slices.ContainsFunc(old, func(e end) bool {
+		lives, known := w.lives(e.tid)
+		return lives || !known
+	})
 }
 
-// lives reports whether a thread has not ended.
-func (w *waiting) lives(tid uint32) bool {
+// lives reports whether a thread has not ended, and whether that is known: the option hidepid hides the threads of others in
+// /proc, and this process may have no file left to read it.
+func (w *waiting) lives(tid uint32) (lives, known bool) {
 	state, _ := procfs.Status(w.procfs, strconv.FormatUint(uint64(tid), 10), "State:")
-	return len(state) > 0 && state[0] != "Z" && state[0] != "X" // get_task_state in fs/proc/array.c
+	if len(state) == 0 {
+		return false, !perfring.Exists(tid)
+	}
+	return state[0] != "Z" && state[0] != "X", true // get_task_state in fs/proc/array.c
 }
 
 func (w *waiting) add(ctx context.Context, part *sample) {

@@ -316,9 +316,17 @@ func TestOpenWaits(t *testing.T) {
 	assert.Empty(t, end(560))
 
 	// Threads that have ended: one still has a number, and one is gone.
-	addAll(t, s, sure(blocks(0, 9, 560), blocks(0, 10, 560)))
-	assert.Empty(t, end(590))
+	const gone = 1 << 30 // more than any number
+	addAll(t, s, sure(blocks(0, 9, 560), blocks(0, gone, 560)))
+	assert.Empty(t, end(580))
 	assert.Empty(t, s.sampler.(*waiting).waits.open)
+
+	// A thread that /proc hides may have ended. It has not.
+	hidden := uint32(os.Getpid())
+	addAll(t, s, sure(blocks(0, hidden, 560)))
+	assert.Empty(t, end(585))
+	addAll(t, s, sure(runs(0, hidden, 588)))
+	assert.Equal(t, []sentWait{{int64(hidden), 28, 588, "voluntary"}}, end(590))
 
 	// A thread has ended, and another thread that has run since has its number. That thread waits later.
 	addAll(t, s, sure(about(perfring.TypeExit, 590), blocks(0, 7, 591)))
@@ -640,7 +648,7 @@ func TestExecveOfARecordedProcess(t *testing.T) {
 		for _, r := range append([]perfring.Record{{Type: perfring.TypeExit, Time: 50, PID: 1, TID: 1}}, blocks(0, 1, 100)...) {
 			w.note(&r)
 		}
-		waits := w.report(200, func(uint32) bool { return true })
+		waits := w.report(200, func(uint32) (lives, known bool) { return true, true })
 		assert.Equal(t, !lastSwitch, len(waits) == 1, "%+v", waits)
 	}
 }
@@ -648,6 +656,7 @@ func TestExecveOfARecordedProcess(t *testing.T) {
 // TestProcessWithoutEvents verifies when a new session is needed because the kernel has ended the events of a process that goes
 // on.
 func TestProcessWithoutEvents(t *testing.T) {
+	gone, hidden := uint32(1<<30), uint32(os.Getpid()) // the former is more than any number
 	now := perfring.Monotonic.Now()
 	old := now - int64(time.Minute)
 	exit := func(pid, tid uint32, at int64) []perfring.Record {
@@ -663,6 +672,8 @@ func TestProcessWithoutEvents(t *testing.T) {
 		{"with events of all threads, too", true, [][]perfring.Record{exit(1, 1, old)}, false},
 		{"it may be about to end", false, [][]perfring.Record{exit(1, 1, now)}, false},
 		{"it has ended", false, [][]perfring.Record{exit(9, 9, old)}, false},
+		{"it has ended, and is gone", false, [][]perfring.Record{exit(gone, gone, old)}, false},
+		{"/proc hides it", false, [][]perfring.Record{exit(hidden, hidden, old)}, true},
 		{"another of its threads has ended", false, [][]perfring.Record{exit(1, 7, old)}, false},
 		{"execve by another thread, which has events", false, [][]perfring.Record{exit(1, 1, old), runs(0, 1, old+1)}, false},
 		{"two of them", false, [][]perfring.Record{exit(9, 9, old), exit(1, 1, old+1), exit(2, 2, now)}, true},

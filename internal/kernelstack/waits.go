@@ -227,16 +227,18 @@ func (w *waits) split(at int64) (parts []sample) {
 // report returns the open waits that have reached the threshold at a time, sorted by thread id. They count as reported up
 // to that time. If lastFunction is not known, a thread that has ended can seem to wait: it leaves a CPU, too, and keeps its number
 // until its process is waited for, or another thread gets it. lives reports whether a number belongs to a thread that has not
-// ended.
-func (w *waits) report(at int64, lives func(tid uint32) bool) (parts []wait) {
+// ended, and whether that is known. Where it is not, the wait stays open, and is reported when it ends.
+func (w *waits) report(at int64, lives func(tid uint32) (lives, known bool)) (parts []wait) {
 	for tid, t := range w.open {
 		if t.reported < at && w.isLong(t.from, at) {
-			if w.exiting != nil && t.reported == t.from && !lives(tid) {
-				delete(w.open, tid)
-				continue
-			}
-			if t.exiting {
-				continue
+			if w.exiting != nil && t.reported == t.from {
+				lives, known := lives(tid)
+				if known && !lives {
+					delete(w.open, tid)
+				}
+				if !lives || t.exiting {
+					continue
+				}
 			}
 			parts = append(parts, t)
 			t.reported = at

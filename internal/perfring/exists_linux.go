@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perfring
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exists reports whether a thread of this PID namespace has a number. A thread that has ended can still have one. Other than
+// /proc, kill(2) hides nothing: it answers EPERM for the threads of others.
+func Exists(tid uint32) bool { return !errors.Is(unix.Kill(int(tid), 0), unix.ESRCH) }
