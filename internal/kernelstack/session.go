@@ -157,7 +157,7 @@ func (s *session) add(ctx context.Context, b perfring.Batch) error {
 
 // pause ends an interval early and records nothing for a while: as long, on average, as it takes until there may have been
 // as many records as there were. The length of the pause is random: what happens at regular times is then neither always
-// in it, nor never. The message has the parts of waits up to its end, so it is complete for the time that it covers: the next
+// in it, nor never. The message has the parts of waits up to its end, if they have reached the threshold by then: the next
 // sampler begins without waits.
 //
 //	switches  ║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║
