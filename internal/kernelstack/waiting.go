@@ -103,7 +103,7 @@ type waiting struct {
 	procfs      string
 	before      func() []Blocked // reads threads that are blocked; nil for none
 	canEnd      bool             // events are of single threads: the kernel can end them
-	ended       []end            // if it can, the first threads of processes, by their last records
+	silent      []end            // if it can, threads that have no events if they go on, by their last records
 }
 
 // end is the last record of a thread.
@@ -165,26 +165,28 @@ func (w *waiting) spent() time.Duration {
 	return time.Duration(float64(w.switches) / float64(w.maxSwitches) * float64(time.Second))
 }
 
-// noteEnd notes a record that is the last one of a process's first thread, or is not. A thread that calls execve gets the number
-// of the first thread, which ends before.
+// noteEnd notes a record that is the last one of a thread which may go on, or is not: the end of a process's first thread, and the
+// beginning of a selected thread. A thread that calls execve gets the number of the first thread, which ends before.
 func (w *waiting) noteEnd(r *perfring.Record) {
-	w.ended = slices.DeleteFunc(w.ended, func(e end) bool { return e.tid == r.TID })
-	if r.Type == perfring.TypeExit && r.TID == r.PID {
-		w.ended = append(w.ended, end{r.TID, r.Time})
+	w.silent = slices.DeleteFunc(w.silent, func(e end) bool { return e.tid == r.TID })
+	if isFirst := r.TID == r.PID; r.Type == perfring.TypeExit && isFirst ||
+		r.Type == perfring.TypeFork && !isFirst && w.out.keeps(r.PID, r.TID) {
+		w.silent = append(w.silent, end{r.TID, r.Time})
 	}
 }
 
-// isOutdated reports whether a process goes on without events. The kernel ends them when the process runs a program by execve
+// isOutdated reports whether a thread goes on without events. The kernel ends those of a process when it runs a program by execve
 // that gives it other rights, or that its user may not read (begin_new_exec in fs/exec.c). By then, its only thread has the
-// number of the process.
+// number of the process. A thread has none if it was being made when the events of its maker were opened, for longer than
+// perfring waits for it.
 func (w *waiting) isOutdated() bool {
 	ready := perfring.Monotonic.Now() - time.Second.Nanoseconds() // others may still be about to end
-	n := slices.IndexFunc(w.ended, func(e end) bool { return e.at >= ready })
+	n := slices.IndexFunc(w.silent, func(e end) bool { return e.at >= ready })
 	if n < 0 {
-		n = len(w.ended)
+		n = len(w.silent)
 	}
-	old := w.ended[:n]
-	w.ended = w.ended[n:]
+	old := w.silent[:n]
+	w.silent = w.silent[n:]
 	return slices.ContainsFunc(old, func(e end) bool {
 		lives, known := w.lives(e.tid)
 		return lives || !known

@@ -654,14 +654,17 @@ func TestExecveOfARecordedProcess(t *testing.T) {
 }
 
 // TestProcessWithoutEvents verifies when a new session is needed because the kernel has ended the events of a process that goes
-// on.
+// on, or a thread has none.
 func TestProcessWithoutEvents(t *testing.T) {
 	gone, hidden := uint32(1<<30), uint32(os.Getpid()) // the former is more than any number
 	now := perfring.Monotonic.Now()
 	old := now - int64(time.Minute)
-	exit := func(pid, tid uint32, at int64) []perfring.Record {
-		return []perfring.Record{{Type: perfring.TypeExit, Time: at, PID: pid, TID: tid}}
+	of := func(typ perfring.Type) func(pid, tid uint32, at int64) []perfring.Record {
+		return func(pid, tid uint32, at int64) []perfring.Record {
+			return []perfring.Record{{Type: typ, Time: at, PID: pid, TID: tid}}
+		}
 	}
+	exit, begin := of(perfring.TypeExit), of(perfring.TypeFork)
 	for _, c := range []struct {
 		name    string
 		all     bool
@@ -676,6 +679,12 @@ func TestProcessWithoutEvents(t *testing.T) {
 		{"/proc hides it", false, [][]perfring.Record{exit(hidden, hidden, old)}, true},
 		{"another of its threads has ended", false, [][]perfring.Record{exit(1, 7, old)}, false},
 		{"execve by another thread, which has events", false, [][]perfring.Record{exit(1, 1, old), runs(0, 1, old+1)}, false},
+		{"a thread that was being made", false, [][]perfring.Record{begin(1, 7, old)}, true},
+		{"it is not selected", false, [][]perfring.Record{begin(1, 8, old)}, false},
+		{"it may be about to run", false, [][]perfring.Record{begin(1, 7, now)}, false},
+		{"it has ended", false, [][]perfring.Record{begin(1, 9, old)}, false},
+		{"it has events", false, [][]perfring.Record{begin(1, 7, old), runs(0, 7, old+1)}, false},
+		{"a process, which is not recorded", false, [][]perfring.Record{begin(2, 2, old)}, false},
 		{"two of them", false, [][]perfring.Record{exit(9, 9, old), exit(1, 1, old+1), exit(2, 2, now)}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -685,6 +694,7 @@ func TestProcessWithoutEvents(t *testing.T) {
 				threads.Tasks = func() ([]perfring.Task, error) { return nil, nil }
 			}
 			s.out.of.Options.Threads = threads
+			s.out.of.Keep = func(_, tid uint32) bool { return tid != 8 }
 			s = sessionOf(t, s.out.of, nil, time.Now())
 			b := sure(c.records...)
 			b.Certain = math.MaxInt64
