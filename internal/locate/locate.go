@@ -27,6 +27,7 @@ type Frame struct {
 // The errors of [Place].
 var (
 	ErrArch   = errors.New("it is not known to which addresses a kernel of this architecture can be moved")
+	ErrUnseen = errors.New("the machine is too busy: no thread was seen while it waited")
 	ErrSilent = errors.New("the kernel does not say where a thread waits: grant CAP_SYS_ADMIN, " +
 		"or use Linux 5.16 or later (on x86-64, wchan says nothing before)")
 	ErrFew           = errors.New("the kernel names fewer than three functions in which a thread waits: grant CAP_SYS_ADMIN")
@@ -46,6 +47,8 @@ func Place(p *pack.Pack, waits []Wait) (uint64, error) {
 	}
 	clues, functions := findClues(p, waits)
 	switch {
+	case len(waits) == 0:
+		return 0, ErrUnseen
 	case functions == 0:
 		return 0, ErrSilent
 	case functions < minFunctions:

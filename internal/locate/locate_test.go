@@ -107,7 +107,7 @@ func TestContract_10_5_Place(t *testing.T) {
 		waits []Wait
 		err   error
 	}{
-		{"no wait", nil, ErrSilent},
+		{"no wait", nil, ErrUnseen},
 		{"wchan and stack", []Wait{a, b, c}, nil},
 		{"wchan", withWchan(a, b, c), nil},
 		{"stack", withStack(a, b), nil},

@@ -15,16 +15,26 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// waitFor is how long each wait takes, and lookEvery the time between two looks at it.
+// Each wait takes as long as the shortest, or longer, up to the longest. lookEvery is the time between two looks at it.
 const (
-	waitFor   = 50 * time.Millisecond
-	lookEvery = 5 * time.Millisecond
+	shortest, longest = 50 * time.Millisecond, 800 * time.Millisecond
+	lookEvery         = 5 * time.Millisecond
 )
 
 // observe makes waits in a thread of its own. It returns each wait for which addresses and names certainly belong together.
-// It takes a quarter of a second. procfs is where /proc is mounted. The error says why the stacks of the thread cannot be
-// sampled.
+// It takes a quarter of a second, or up to five seconds on a machine so busy that most waits are over before anybody has
+// looked at them. procfs is where /proc is mounted. The error says why the stacks of the thread cannot be sampled.
 func observe(ctx context.Context, procfs string) ([]Wait, error) {
+	for waitFor := shortest; ; waitFor *= 4 {
+		waits, err := observeFor(ctx, procfs, waitFor)
+		if err != nil || len(waits) >= minFunctions || waitFor >= longest {
+			return waits, err
+		}
+	}
+}
+
+// observeFor is observe with waits of one length.
+func observeFor(ctx context.Context, procfs string, waitFor time.Duration) ([]Wait, error) {
 	var f files
 	var err error
 	opened, ended := make(chan struct{}), make(chan struct{})
@@ -34,7 +44,7 @@ func observe(ctx context.Context, procfs string) ([]Wait, error) {
 		f, err = openFiles(procfs)
 		close(opened)
 		if err == nil {
-			makeWaits(ctx)
+			makeWaits(ctx, waitFor)
 		}
 	}()
 	<-opened
@@ -78,40 +88,41 @@ func (f *files) close() {
 
 // makeWaits waits in different functions of the kernel, one after the other. A wait that the kernel refuses is left out. The
 // goroutine is locked to its thread, so while it sleeps, the thread waits for a futex.
-func makeWaits(ctx context.Context) {
-	for _, wait := range []func() error{nanosleep, poll, epoll, readTimer, func() error { time.Sleep(waitFor); return nil }} {
+func makeWaits(ctx context.Context, each time.Duration) {
+	sleep := func(each time.Duration) error { time.Sleep(each); return nil }
+	for _, wait := range []func(time.Duration) error{nanosleep, poll, epoll, readTimer, sleep} {
 		if ctx.Err() == nil {
-			_ = wait()
+			_ = wait(each)
 		}
 	}
 }
 
-func nanosleep() error {
-	t := unix.NsecToTimespec(int64(waitFor))
+func nanosleep(each time.Duration) error {
+	t := unix.NsecToTimespec(int64(each))
 	return unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &t, nil)
 }
 
-func poll() error {
-	t := unix.NsecToTimespec(int64(waitFor))
+func poll(each time.Duration) error {
+	t := unix.NsecToTimespec(int64(each))
 	_, err := unix.Ppoll(nil, &t, nil)
 	return err
 }
 
-func epoll() error {
+func epoll(each time.Duration) error {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return err
 	}
-	_, err = unix.EpollWait(fd, make([]unix.EpollEvent, 1), int(waitFor.Milliseconds()))
+	_, err = unix.EpollWait(fd, make([]unix.EpollEvent, 1), int(each.Milliseconds()))
 	return errors.Join(err, unix.Close(fd))
 }
 
-func readTimer() error {
+func readTimer(each time.Duration) error {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC)
 	if err != nil {
 		return err
 	}
-	err = unix.TimerfdSettime(fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(waitFor))}, nil)
+	err = unix.TimerfdSettime(fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(each))}, nil)
 	if err == nil {
 		_, err = unix.Read(fd, make([]byte, 8))
 	}

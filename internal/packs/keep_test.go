@@ -5,6 +5,7 @@ package packs
 import (
 	"bytes"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -128,11 +129,22 @@ func TestDraftsTakeDiskSpace(t *testing.T) {
 	put(t, fetched, first, packOf(t, first))
 	size := int64(len(packOf(t, first)))
 	maxDisk := 2*size + size/2
-	inUse := func() (bytes int64) {
+	sizes := func() map[string]int64 {
+		sizes := make(map[string]int64)
 		for _, name := range filesIn(t, fetched) {
 			if info, err := os.Stat(filepath.Join(fetched, name)); err == nil { // it has not got another name
-				bytes += info.Size()
+				sizes[name] = info.Size()
 			}
+		}
+		return sizes
+	}
+	inUse := func() (bytes int64) {
+		now := sizes()
+		for before := map[string]int64(nil); !maps.Equal(before, now); { // what others write meanwhile is no state of the directory
+			before, now = now, sizes()
+		}
+		for _, size := range now {
+			bytes += size
 		}
 		return bytes
 	}

@@ -24,11 +24,12 @@ type suite struct {
 	flag string // of its tests
 }
 
-// The suites that compare the code with the model of the contract, and with simulated kernels.
+// The suites that compare the code with the model of the contract, and with simulated kernels; and one of a part of a package.
 var (
 	model    = suite{"internal/test/contract", "-model.fail=1"}
 	modules  = suite{"internal/kmod", "-test.run=^TestSimulation"}
 	programs = suite{"internal/bpfprog", "-test.run=^TestSimulation"}
+	waits    = suite{"internal/kernelstack", "-test.run=^TestContract_5_3_"} // the others take long
 )
 
 // suites has the tests that notice the mutants of a package, in the order in which they run.
@@ -36,6 +37,7 @@ var suites = map[string][]suite{
 	"cmd/kernelsym/internal/kelf":      {{pkg: "cmd/kernelsym/internal/kelf"}},
 	"cmd/kernelsym/internal/kernellog": {{pkg: "cmd/kernelsym/internal/kernellog"}},
 	"internal/inline":                  {{pkg: "internal/inline"}, model},
+	"internal/kernelstack":             {waits},
 	"internal/kmod":                    {modules, {pkg: "internal/kmod"}},
 	"internal/ledger":                  {programs, {pkg: "internal/ledger"}},
 	"internal/locate":                  {{pkg: "internal/locate"}},
