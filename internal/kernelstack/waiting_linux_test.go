@@ -32,6 +32,7 @@ import (
 
 // realWait is a wait of a thread of the running kernel.
 type realWait struct {
+	pid    int
 	tid    int
 	thread string
 	how    string
@@ -98,7 +99,7 @@ func realWaits(t *testing.T, sent []*Message) (waits []realWait) {
 				raw := attributes.AsRaw()
 				name, _ := raw[keyThreadName].(string)
 				waits = append(waits, realWait{
-					int(raw[keyThreadID].(int64)), name, raw[keySwitch].(string), time.Duration(sample.Values().At(0)),
+					int(raw[keyPID].(int64)), int(raw[keyThreadID].(int64)), name, raw[keySwitch].(string), time.Duration(sample.Values().At(0)),
 					time.Unix(0, int64(at)), stacks[i],
 				})
 			}
@@ -612,7 +613,7 @@ func TestLastSwitch(t *testing.T) {
 	ended := map[int]time.Time{} // by process
 	sent := waitsWhile(t, o, func() {
 		for range kerneltest.Sized(20, 5) {
-			child := exec.CommandContext(t.Context(), "sleep", "0.01")
+			child := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^$")
 			require.NoError(t, child.Run())
 			ended[child.Process.Pid] = time.Now()
 		}
@@ -621,7 +622,7 @@ func TestLastSwitch(t *testing.T) {
 	waits := 0
 	for _, w := range realWaits(t, sent) {
 		assert.NotContains(t, namesOn(symbols, w.stack), lastFunction, "%+v", w)
-		if at, ok := ended[w.tid]; ok {
+		if at, ok := ended[w.pid]; ok {
 			waits++
 			assert.Less(t, w.at, at.Add(window), "%v", namesOn(symbols, w.stack))
 		}

@@ -180,6 +180,7 @@ func startIn(t *testing.T, pid int, cmd *exec.Cmd) {
 // TestHungAsItEnds selects the first process of a PID namespace, which hangs as it ends: another process there has ended, and its
 // parent does not wait for it. The kernel opens no events of a thread that ends, so no record would say when it is over.
 func TestHungAsItEnds(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	o := waitOptions(t)
 	if os.Getuid() != 0 {
 		t.Skip("only root can make PID namespaces: not tested")
