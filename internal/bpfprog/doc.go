@@ -22,8 +22,8 @@
 // come. A mutex guards its state, because [Source.Refresh] empties the rings at any time. The lister makes the slow
 // system calls without the mutex: it lists programs, and queries programs that records have announced. Only the end of
 // /proc/kallsyms lists trampolines and pages that were loaded before the start or during a loss. It is read when no
-// record was lost for a while, because it costs the kernel time that grows with the square of the number of programs. If code
-// is unloaded meanwhile, the kernel leaves out other code, so it is read again.
+// record was lost for a while, because its cost to the kernel grows with the square of the number of programs. It is read again
+// if code was unloaded during the reading, because the kernel may then have left out other code.
 //
 // Each CPU has a ring. cpus.go reads uevents about CPUs that come online and, for a message, asks whether a CPU runs
 // without a ring, because uevents are late. Until the source has opened a ring on such a CPU, nothing is certain after the

@@ -200,10 +200,11 @@ func (q *querier) linesOf(p *bpf.Program) ([]*symtab.Lines, error) {
 		}
 		l := &p.Lines[i]
 		if !hasLine(&p.Functions[f], l) {
-			f = max(0, slices.IndexFunc(p.Functions, func(f bpf.Function) bool { return hasLine(&f, l) }))
-		}
-		if !hasLine(&p.Functions[f], l) {
-			continue
+			next := slices.IndexFunc(p.Functions, func(f bpf.Function) bool { return hasLine(&f, l) })
+			if next < 0 {
+				continue
+			}
+			f = next
 		}
 		builders[f].Add(uint32(l.Addr-p.Functions[f].Addr), l.LineCol, files.at(l.File))
 	}

@@ -209,7 +209,7 @@ func (s *Source) findTracedFunctions() {
 }
 
 // readKallsyms reads the end of /proc/kallsyms, and applies it if no record was lost in the meantime. If code was unloaded
-// meanwhile, it is read again later.
+// in the meantime, it is read again later.
 func (s *Source) readKallsyms(ctx context.Context) {
 	s.mu.Lock()
 	s.state.follower.ledger.BeginList() // so that it keeps unloads

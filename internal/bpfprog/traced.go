@@ -18,11 +18,11 @@ import (
 // stands for never changes, so a function is found once.
 type traced struct {
 	functions map[timeline.TrampolineKey]timeline.TracedFunction // tables share it, so it is replaced, never changed
-	findAt    time.Time                                          // when those of loaded trampolines must be found that are not known
-	failed    map[timeline.TrampolineKey]bool                    // those that could not be found
+	findAt    time.Time                                          // when to look for the unknown functions of loaded trampolines
+	failed    map[timeline.TrampolineKey]bool                    // the unknown functions for which this has failed
 }
 
-// maxTraced is how many functions are kept. If there are more, only those of loaded trampolines are.
+// maxTraced is how many functions are kept. If there are more, only functions of loaded trampolines are kept.
 const maxTraced = 1 << 16
 
 func newTraced() traced {

@@ -92,8 +92,8 @@ func (w *waits) decideAll(certain int64) {
 	}
 }
 
-// begin reads the threads that are blocked when recording begins. If events are of single threads, those that are ending have
-// none: perf_event_open refuses them, so no record would end their waits.
+// begin reads the threads that are blocked when recording begins. Threads that are ending have no
+// events of their own: perf_event_open refuses them, so no record would end their waits.
 func (w *waiting) begin(from int64) {
 	if w.before == nil {
 		return

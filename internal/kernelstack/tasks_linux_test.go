@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -185,20 +183,7 @@ func TestFewTasks(t *testing.T) {
 func TestProgramThatMayNotBeRead(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedThreadEvents(t)
-	if os.Getuid() != 0 {
-		t.Skip("only root can become another user: not tested")
-	}
-	if err := procfs.CheckInitialPIDNamespace("/proc"); err != nil {
-		t.Skipf("%v: off-CPU time is not tested", err)
-	}
-	unreadable := kerneltest.Shared(t, "/bin/sh")
-	require.NoError(t, os.Chmod(unreadable, 0o711)) //nolint:gosec // another user runs it
-
-	child := exec.CommandContext(t.Context(), "/bin/sh", "-c", "read line; exec "+unreadable+" -c 'while read line; do :; done'")
-	child.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: kerneltest.Nobody, Gid: kerneltest.Nobody}}
-	in, err := child.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, child.Start())
+	child, in := startUnreadable(t, nil, "while read line; do :; done")
 	pid := child.Process.Pid
 
 	ctx, cancel := context.WithCancel(t.Context())

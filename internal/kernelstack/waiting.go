@@ -175,7 +175,7 @@ func (w *waiting) noteEnd(r *perfring.Record) {
 	}
 }
 
-// isOutdated reports whether a thread goes on without events. The kernel ends those of a process when it runs a program by execve
+// isOutdated reports whether a thread goes on without events. The kernel ends the events of a process that runs a program by execve
 // that gives it other rights, or that its user may not read (begin_new_exec in fs/exec.c). By then, its only thread has the
 // number of the process. A thread has none if it was being made when the events of its maker were opened, for longer than
 // perfring waits for it.

@@ -630,12 +630,10 @@ func TestLastSwitch(t *testing.T) {
 	assert.Positive(t, waits)
 }
 
-// TestWaitAfterOtherRights has a process run a program that its user may not read, and then wait. The kernel records the end of
-// its thread, which goes on: its wait is in each message.
-func TestWaitAfterOtherRights(t *testing.T) {
-	kerneltest.SameInEachKernel(t)
-	kerneltest.NeedAddresses(t)
-	kerneltest.NeedPerf(t)
+// startUnreadable starts a process of another user. Once it reads a line from in, it runs a script by a shell that this user may
+// not read. Standard output may be nil.
+func startUnreadable(t *testing.T, out io.Writer, script string) (child *exec.Cmd, in io.WriteCloser) {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user: not tested")
 	}
@@ -644,13 +642,23 @@ func TestWaitAfterOtherRights(t *testing.T) {
 	}
 	unreadable := kerneltest.Shared(t, "/bin/sh")
 	require.NoError(t, os.Chmod(unreadable, 0o711)) //nolint:gosec // another user runs it
-	child := exec.CommandContext(t.Context(), "/bin/sh", "-c", "read line; exec "+unreadable+" -c 'echo runs; read line'")
+	child = exec.CommandContext(t.Context(), "/bin/sh", "-c", "read line; exec "+unreadable+" -c '"+script+"'")
 	child.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: kerneltest.Nobody, Gid: kerneltest.Nobody}}
+	child.Stdout = out
 	in, err := child.StdinPipe()
 	require.NoError(t, err)
-	out, err := child.StdoutPipe()
-	require.NoError(t, err)
 	require.NoError(t, child.Start())
+	return child, in
+}
+
+// TestWaitAfterOtherRights has a process run a program that its user may not read, and then wait. The kernel records the end of
+// its thread, which goes on: its wait is in each message.
+func TestWaitAfterOtherRights(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
+	kerneltest.NeedAddresses(t)
+	kerneltest.NeedPerf(t)
+	out, output := io.Pipe()
+	child, in := startUnreadable(t, output, "echo runs; read line")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	o := waitOptions()

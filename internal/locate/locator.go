@@ -35,8 +35,8 @@ var (
 )
 
 // Locate returns the image of the running core kernel, whose build id must be the one in /sys/kernel/notes. It takes a
-// quarter of a second, or a few on a busy machine, unless there is no pack of that build. Its errors come from [Place], [perfring.OpenThread] and the
-// packs. No error has an address in its text.
+// quarter of a second, or a few seconds on a busy machine, unless there is no pack of that build. Its errors come from [Place],
+// [perfring.OpenThread] and the packs. No error has an address in its text.
 func (l *Locator) Locate(ctx context.Context, buildID string) (*timeline.Image, error) {
 	if buildID == "" {
 		return nil, ErrNoBuildID

@@ -22,8 +22,8 @@ const (
 )
 
 // observe makes waits in a thread of its own. It returns each wait for which addresses and names certainly belong together.
-// It takes a quarter of a second, or up to five seconds on a machine so busy that most waits are over before anybody has
-// looked at them. procfs is where /proc is mounted. The error says why the stacks of the thread cannot be sampled.
+// It takes a quarter of a second, or up to five seconds on a machine so busy that most waits are over before they are
+// looked at. procfs is where /proc is mounted. The error says why the stacks of the thread cannot be sampled.
 func observe(ctx context.Context, procfs string) ([]Wait, error) {
 	for waitFor := shortest; ; waitFor *= 4 {
 		waits, err := observeFor(ctx, procfs, waitFor)

@@ -140,7 +140,7 @@ func TestDraftsTakeDiskSpace(t *testing.T) {
 	}
 	inUse := func() (bytes int64) {
 		now := sizes()
-		for before := map[string]int64(nil); !maps.Equal(before, now); { // what others write meanwhile is no state of the directory
+		for before := map[string]int64(nil); !maps.Equal(before, now); { // until no other fetch has written in between
 			before, now = now, sizes()
 		}
 		for _, size := range now {

@@ -61,9 +61,10 @@ const (
 type stackUse struct {
 	stack  int32
 	first  int // of its positions in chooser.positions
-	timed  int // the number of those whose answers depend on the time, which come first,
-	steady int // and of the others,
-	always int // whose answers are in chooser.chosen from here on
+	timed  int // the number of those whose answers depend on the time; they come first
+	steady int // the number of the others
+
+	steadyAnswers int // the position in chooser.chosen of their answers, which all stack answers have
 
 	copyCost int // of the stack and its locations at timed positions, in entries
 	budget   int // entries that may still be looked up or copied
@@ -198,7 +199,7 @@ func (c *chooser) listUse(stack int32, producer symbolize.Producer) {
 		loc := p.message.Locations.At(f.location)
 		u.copyCost += loc.AttributeIndices().Len() + loc.Lines().Len()
 	})
-	u.timed, u.steady, u.always = len(c.positions)-u.first, len(c.steady), len(c.chosen)
+	u.timed, u.steady, u.steadyAnswers = len(c.positions)-u.first, len(c.steady), len(c.chosen)
 	c.positions = append(c.positions, c.steady...)
 	for _, at := range c.steady {
 		c.chosen = append(c.chosen, c.internAnswer(p.questions.all[at.question].frame, &p.answers[at.question]))
@@ -334,7 +335,7 @@ func (c *chooser) answersOf(a *stackAnswer) iter.Seq2[int32, frameAnswerIndex] {
 		for i, at := range c.positions[u.first:][:u.timed+u.steady] {
 			answer := a.first + i
 			if i >= u.timed {
-				answer = u.always + i - u.timed
+				answer = u.steadyAnswers + i - u.timed
 			}
 			if !yield(at.position, c.chosen[answer]) {
 				return

@@ -105,7 +105,7 @@ type Result struct {
 // Sources are what frames are named from.
 type Sources struct {
 	// Snapshot returns the symbols of the kernel. It is called at most once for a message, and only if the
-	// message has kernel frames, or mappings that may be named after modules.
+	// message has kernel frames, mappings that may be named after modules, or addresses in the kernel half.
 	Snapshot func() *timeline.Snapshot
 
 	// Clock converts the times of samples to the clock of the snapshot. If it is nil, all samples are looked

@@ -22,7 +22,7 @@ func percent(part int64, of float64) float64 {
 	return 100 * float64(part) / of
 }
 
-// The messages for profiles in which no kernel frame has a name: those of this machine, and those in files, which can be of
+// The messages for profiles in which no kernel frame has a name: of this machine, and in files, which can be of
 // another.
 const (
 	noNames       = "No kernel frame has a name: `kernelsym doctor` says why."
