@@ -18,7 +18,8 @@ type Result uint8
 
 // The results.
 const (
-	GaveLines     Result = iota // file and line of its function
+	NotAsked      Result = iota // no pack was asked
+	GaveLines                   // file and line of its function
 	GaveInlined                 // and functions that were inlined there
 	GaveNothing                 // nothing: there is no pack, or it knows nothing there
 	WrongFunction               // nothing, as the pack has another function there
@@ -27,7 +28,7 @@ const (
 
 // String returns the result's name in metrics.
 func (r Result) String() string {
-	return [NumResults]string{"lines", "inlined", "none", "name_mismatch"}[r]
+	return [NumResults]string{"not_asked", "lines", "inlined", "none", "name_mismatch"}[r]
 }
 
 // A Chain identifies the lines that a pack or a BPF program has for an address. Equal chains have equal lines, until the next

@@ -198,6 +198,13 @@ func (p *pass) count(f *frame, a *answer) {
 	p.counts[f.outcome(a)][origin]++
 }
 
+// countPack counts what a pack gave for a frame.
+func (p *pass) countPack(gave inline.Result) {
+	if gave != inline.NotAsked {
+		p.gave[gave]++
+	}
+}
+
 // outcome returns the outcome of a frame with an answer. A name that the frame came with is better than none.
 func (f *frame) outcome(a *answer) Outcome {
 	if f.code.Named && a.change.kind != writeName && a.change.kind != leaveUntouched {

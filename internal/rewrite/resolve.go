@@ -14,7 +14,7 @@ import (
 type answer struct {
 	change   change
 	outcome  Outcome
-	gave     inline.Result // by a pack, if the symbol lies in an image with a build id
+	gave     inline.Result // by a pack
 	varies   bool          // it is another one at some time of the message
 	function int32         // the index of the symbol in the function table; 0 if it was not interned
 }
@@ -41,6 +41,14 @@ const (
 	writeImage                // the mapping of an image, and the address in it
 	writeName                 // a name, and what else is known of the code
 )
+
+// gaveUnwritten returns what the pack gave if its lines are not written: none of them counts.
+func (a *answer) gaveUnwritten() inline.Result {
+	if a.change.lines != inline.NoChain {
+		return inline.NotAsked
+	}
+	return a.gave
+}
 
 // resolve finds the answers to all questions, in the order of the addresses, so that successive lookups touch
 // neighboring memory. A location whose roles lead to different answers (contract 2.4) is left to splitFrames, as is
@@ -135,9 +143,9 @@ func (p *pass) answerInRole(f *frame, role symbolize.Role, during timeline.Inter
 func (p *pass) linesAt(is *symbolize.Answer) (inline.Chain, inline.Result) {
 	switch {
 	case is.Image.IsFunction():
-		return p.lines.OfProgram(is.Image, is.Symbol, is.Address), 0
+		return p.lines.OfProgram(is.Image, is.Symbol, is.Address), inline.NotAsked
 	case p.opts.DebugInfo && is.Image.BuildID() != "":
 		return p.lines.At(is.Image, is.Symbol, is.Address)
 	}
-	return inline.NoChain, 0
+	return inline.NoChain, inline.NotAsked
 }

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/index"
+	"github.com/kernelsym/kernelsym/internal/inline"
 	"github.com/kernelsym/kernelsym/internal/scratch"
 )
 
@@ -35,10 +36,10 @@ const noPart = int32(-1)
 
 // A writtenAnswer is where a frame answer is written.
 type writtenAnswer struct {
-	location   int32             // valid once all are written
-	own        bool              // it is the location of the frame, or reads like it
-	copied     pprofile.Location // else, the copy in which it is written
-	packCounts bool              // see writer.write
+	location int32             // valid once all are written
+	own      bool              // it is the location of the frame, or reads like it
+	copied   pprofile.Location // else, the copy in which it is written
+	gave     inline.Result     // see writer.write
 }
 
 // splitFrames splits the locations, stacks and samples of the frames that vary (contract 5.5).
@@ -90,10 +91,10 @@ func (s *splitter) writeFrame(answers []sortItem) {
 			w := &s.written[at]
 			w.copied = pprofile.NewLocation()
 			loc.CopyTo(w.copied)
-			w.packCounts = p.writer.write(w.copied, f, &all[at].answer)
+			w.gave = p.writer.write(w.copied, f, &all[at].answer)
 		}
 	}
-	s.written[own] = writtenAnswer{own: true, packCounts: p.writer.write(loc, f, &all[own].answer)}
+	s.written[own] = writtenAnswer{own: true, gave: p.writer.write(loc, f, &all[own].answer)}
 }
 
 // eachFrame yields the answers of each frame.
@@ -196,9 +197,7 @@ func (s *splitter) countAnswer(at frameAnswerIndex) {
 	}
 	s.counted.AddNew(hash, int32(at))
 	p.count(f, a)
-	if w.packCounts {
-		p.gave[a.gave]++
-	}
+	p.countPack(w.gave)
 }
 
 // pointSamples gives the samples the stacks that have their answers.

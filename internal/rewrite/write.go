@@ -23,9 +23,7 @@ func (p *pass) writeAnswers() {
 			continue
 		}
 		a := &p.answers[f.answer]
-		if p.writer.write(p.message.Locations.At(f.location), f, a) {
-			p.gave[a.gave]++
-		}
+		p.countPack(p.writer.write(p.message.Locations.At(f.location), f, a))
 	}
 }
 
@@ -52,7 +50,6 @@ func (p *pass) internNames() {
 type writer struct {
 	message *otlp.Message
 	lines   *inline.Lines
-	opts    *Options
 	changed bool // something was written
 
 	lineFunctions []int32 // by the number that package inline has for them, the index in the function table
@@ -84,7 +81,7 @@ type mappingKey struct {
 }
 
 func (w *writer) open(p *pass) {
-	w.message, w.lines, w.opts, w.changed = &p.message, &p.lines, p.opts, false
+	w.message, w.lines, w.changed = &p.message, &p.lines, false
 }
 
 func (w *writer) close() {
@@ -93,13 +90,13 @@ func (w *writer) close() {
 	w.mappings, w.lineFunctions = w.mappings[:0], w.lineFunctions[:0]
 }
 
-// write writes an answer into a location, which is the frame's or a copy of it (contract 4). It reports whether
-// to count the pack's result: its lines were written, or it had none.
-func (w *writer) write(loc pprofile.Location, f *frame, a *answer) (packCounts bool) {
+// write writes an answer into a location, which is the frame's or a copy of it (contract 4). It returns what the pack gave,
+// [inline.NotAsked] if it gave lines that were not written.
+func (w *writer) write(loc pprofile.Location, f *frame, a *answer) (gave inline.Result) {
 	c := &a.change
 	switch {
 	case c.kind == leaveUntouched:
-		return false
+		return inline.NotAsked
 	case f.keepsName && !w.isMoved(loc, f, c):
 		return w.addLines(loc, a)
 	}
@@ -107,16 +104,16 @@ func (w *writer) write(loc pprofile.Location, f *frame, a *answer) (packCounts b
 		w.setType(loc)
 	}
 	if f.code.Named && c.kind != writeName {
-		return false // a name that it came with is better than none
+		return inline.NotAsked // a name that it came with is better than none
 	}
 	switch c.kind {
 	case writeType:
-		return false
+		return inline.NotAsked
 	case writeNoMapping:
 		w.removeMapping(loc)
-		return false
+		return inline.NotAsked
 	case writeName:
-		packCounts = w.writeName(loc, f, a)
+		gave = w.writeName(loc, f, a)
 	case writeImage:
 		if c.label != 0 {
 			name := label(c.image, c.label)
@@ -128,7 +125,7 @@ func (w *writer) write(loc pprofile.Location, f *frame, a *answer) (packCounts b
 		loc.SetAddress(c.address)
 	}
 	w.setMapping(loc, c)
-	return packCounts
+	return gave
 }
 
 // isMoved reports whether the absolute address of a frame that keeps its name becomes relative (see contract 1.2): its name
@@ -138,20 +135,21 @@ func (w *writer) isMoved(loc pprofile.Location, f *frame, c *change) bool {
 	return c.kind == writeName && f.code.IsAbsolute() && isRelative && (w.hasName(loc, c) || w.hasAlias(loc, c))
 }
 
-// writeName writes the lines and the attributes of a location whose symbol is known (see contract 3.4 to 3.6, 4.3).
-func (w *writer) writeName(loc pprofile.Location, f *frame, a *answer) (packCounts bool) {
+// writeName writes the lines and the attributes of a location whose symbol is known (see contract 3.4 to 3.6, 4.3). It
+// returns what write does.
+func (w *writer) writeName(loc pprofile.Location, f *frame, a *answer) (gave inline.Result) {
 	c := &a.change
-	packCounts = w.isPacked(c)
+	gave = a.gave
 	switch {
 	case a.function != 0:
 		w.setLines(loc, line{function: a.function})
 	case f.keepsName && !w.hasName(loc, c): // an alias of the name stays
-		packCounts = packCounts && c.lines == inline.NoChain
+		gave = a.gaveUnwritten()
 	case f.code.Named && w.hasName(loc, c):
-		if w.addsLines(loc, c) {
+		if w.addsLines(loc, a) {
 			w.setLines(loc, w.linesAroundNamed(loc, c.lines)...)
-		} else if c.lines != inline.NoChain {
-			packCounts = false // the frame came with better lines
+		} else { // it came with better lines
+			gave = a.gaveUnwritten()
 		}
 	default:
 		w.setLines(loc, w.linesOf(c)...)
@@ -166,12 +164,7 @@ func (w *writer) writeName(loc pprofile.Location, f *frame, a *answer) (packCoun
 			w.setAttribute(loc, otlp.ProgramType, otlp.TextValue(program.Type))
 		}
 	}
-	return packCounts
-}
-
-// isPacked reports whether a pack was asked for the lines of a change.
-func (w *writer) isPacked(c *change) bool {
-	return w.opts.DebugInfo && !c.image.IsFunction() && c.image.BuildID() != ""
+	return gave
 }
 
 // internSymbol returns the index of a symbol in the function table.
@@ -275,8 +268,9 @@ func (w *writer) outermostName(loc pprofile.Location) string {
 
 // addsLines reports whether a pack has more than a location that came with the right name and with one line
 // without a number (see contract 1.2): a file and a number, or anything where not even a file is known.
-func (w *writer) addsLines(loc pprofile.Location, c *change) bool {
-	if !w.isPacked(c) || c.lines == inline.NoChain || !lacksNumber(loc.Lines()) {
+func (w *writer) addsLines(loc pprofile.Location, a *answer) bool {
+	c := &a.change
+	if a.gave == inline.NotAsked || c.lines == inline.NoChain || !lacksNumber(loc.Lines()) {
 		return false
 	}
 	outer := w.lines.Outermost(c.lines)
@@ -285,26 +279,26 @@ func (w *writer) addsLines(loc pprofile.Location, c *change) bool {
 }
 
 // addLines gives a location whose name is right the lines of a pack, and changes nothing else (see contract 1.2). It
-// reports what write does.
-func (w *writer) addLines(loc pprofile.Location, a *answer) (packCounts bool) {
+// returns what write does.
+func (w *writer) addLines(loc pprofile.Location, a *answer) (gave inline.Result) {
 	c := &a.change
 	switch {
-	case c.kind != writeName, !w.isPacked(c), !w.hasName(loc, c):
-		return false
-	case !w.addsLines(loc, c):
-		return c.lines == inline.NoChain
+	case a.gave == inline.NotAsked, !w.hasName(loc, c):
+		return inline.NotAsked
+	case !w.addsLines(loc, a):
+		return a.gaveUnwritten()
 	}
 	index := loc.MappingIndex()
 	content, _ := w.message.Mappings.At(index)
 	mayBeUntrue := slices.Contains(content.Flags[:], otlp.FlagFalse) // once there are lines (see contract 4.4)
 	if mayBeUntrue && !w.message.Mappings.CanCopy(index) {
-		return false
+		return inline.NotAsked
 	}
 	w.setLines(loc, w.linesAroundNamed(loc, c.lines)...)
 	if mayBeUntrue {
 		w.correctFlags(loc, *content, c)
 	}
-	return true
+	return a.gave
 }
 
 // correctFlags gives a location a copy of its mapping if the flags deny something that the location has now.
