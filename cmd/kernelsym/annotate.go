@@ -65,11 +65,11 @@ func newAnnotate() *cobra.Command {
 			if cmd.Flags().Changed("caller") {
 				a.policy = map[bool]kernellog.Policy{true: kernellog.AllCallers, false: kernellog.AllExact}[r.Caller]
 			}
-			if a.log.stated, err = builds.stated(r.Packs, flags.sysfs); err != nil {
+			if a.builds.Stated, err = builds.stated(r.Packs, flags.sysfs); err != nil {
 				return err
 			}
 			if r.Text != 0 {
-				r.Build = a.log.stated(timeline.KernelName)
+				r.Build = a.builds.Stated(timeline.KernelName)
 			} else {
 				a.follower = newFollower(r.Kernel)
 				defer a.follower.stop()
@@ -168,7 +168,7 @@ type annotator struct {
 	follower *follower        // of the kernel whose addresses get names; nil if it is open, or another machine's
 	policy   kernellog.Policy // how addresses are read
 	failed   error            // why addresses get no names; nil if they do
-	log      logBuilds        // the builds that wrote the line
+	builds   kernellog.Builds // that wrote the line
 	traces   kernellog.Reader
 	warned   map[error]bool // the reasons that warnOnce has printed; nil before the first
 	note     func(string)   // prints what packs would add; nil once it has
@@ -195,7 +195,7 @@ func (a *annotator) warnOnce(image string, reason error) {
 
 // line names what is in a line.
 func (a *annotator) line(ctx context.Context, line []byte) ([]byte, error) {
-	a.log.read(line)
+	a.builds.Next(line)
 	a.traces.Next(line)
 	if a.failed == nil {
 		var err error
@@ -289,7 +289,7 @@ func (a *annotator) at(ctx context.Context, addr uint64) (*lookup.Answer, error)
 	if core := snapshot.Core(); core != nil {
 		running = core.BuildID()
 	}
-	if build := a.log.of(timeline.KernelName, ""); build != "" && printedID(build) != printedID(running) {
+	if build := a.builds.Of(timeline.KernelName, ""); build != "" && kernellog.PrintedID(build) != kernellog.PrintedID(running) {
 		a.warnOnce(timeline.KernelName, errOtherKernel)
 		return nil, nil //nolint:nilnil // it has no name
 	}
@@ -315,7 +315,7 @@ func (a *annotator) atText(ctx context.Context, addr uint64) (*lookup.Answer, er
 // packOf returns the build id of the pack of an image that wrote the line, empty if the build is not known or has no
 // intact pack. printed is the id that the line has for it.
 func (a *annotator) packOf(image, printed string) string {
-	build := a.log.of(image, printed)
+	build := a.builds.Of(image, printed)
 	if build == "" {
 		a.warnOnce(image, errUnknownBuild)
 		return ""
@@ -330,7 +330,7 @@ func (a *annotator) packOf(image, printed string) string {
 
 // annotate copies text and names what is in it. It flushes its output before it waits for more input.
 func (a *annotator) annotate(ctx context.Context, from io.Reader, to io.Writer) error {
-	a.log, a.traces = logBuilds{stated: a.log.stated}, kernellog.Reader{Policy: a.policy}
+	a.builds, a.traces = kernellog.Builds{Stated: a.builds.Stated}, kernellog.Reader{Policy: a.policy}
 	if a.follower != nil && !isFile(from) { // code may change while it waits for the text
 		a.follower.start(ctx)
 	}

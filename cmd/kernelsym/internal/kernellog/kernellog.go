@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernellog reads the stack traces in a kernel log. It decides which role an address in the log has (contract 2.7).
+// Package kernellog reads the stack traces in a kernel log. It decides which role an address in the log has (contract 2.7), and
+// which build wrote a line.
 package kernellog
 
 import (
@@ -70,9 +71,18 @@ type frame struct {
 }
 
 var (
-	traceHeader = regexp.MustCompile(`Call ([Tt])race:`) // x86 writes a capital, arm64 does not
-	dumpHeader  = regexp.MustCompile(`CPU: \d+ (?:UID: \d+ )?PID: \d+ Comm: |---\[ end |------------\[ cut here \]|Linux version `)
-	printedPC   = regexp.MustCompile(`(?:^|\s)pc : (\S+)`) // __show_regs in arch/arm64/kernel/process.c
+	// dumpHeader matches the header of a dump. A process chooses its name, but that is shorter than a build id.
+	dumpHeader = regexp.MustCompile(`CPU: \d+ (?:UID: \d+ )?PID: \d+ Comm: .*?(?: ([0-9a-f]{40}))?\s*$`)
+
+	// dumpEnd is in the lines that end a dump, or begin what has no header yet: another dump, a boot, or a part of a log that
+	// outlived a crash (pstore_dump in fs/pstore/platform.c).
+	dumpEnd = regexp.MustCompile(`---\[ end |------------\[ cut here \]|Linux version |^[A-Z][a-z]+#\d+ Part\d+\s*$`)
+
+	// traceHeader begins the trace of a dump; x86 writes a capital, arm64 does not. A second one has another header or, like
+	// that of a task that hangs, none.
+	traceHeader = regexp.MustCompile(`Call ([Tt])race:`)
+
+	printedPC = regexp.MustCompile(`(?:^|\s)pc : (\S+)`) // __show_regs in arch/arm64/kernel/process.c
 
 	// printkContext is what printk writes before a message with CONFIG_PRINTK_CALLER (print_caller in kernel/printk/printk.c).
 	printkContext = regexp.MustCompile(`\[ *([TC]\d+)\]`)
@@ -101,7 +111,7 @@ const unreliable = "unreliable"
 // Next reads the next line.
 func (r *Reader) Next(line []byte) {
 	r.frame = nil
-	if dumpHeader.Match(line) {
+	if dumpHeader.Match(line) || dumpEnd.Match(line) {
 		r.pc = ""
 	}
 	if pc := printedPC.FindSubmatch(line); pc != nil {
