@@ -147,22 +147,23 @@ func (r *Reader) program(info *programInfo, want Want) *Program {
 }
 
 // BTF returns the BTF object with that id. Its memory belongs to the reader: it is valid until
-// the next call to BTF or ModuleBTF.
+// the next call to BTF.
 func (r *Reader) BTF(id uint32) (*btf.BTF, error) {
-	data, err := r.readBTF(id, &r.btfInfo)
+	data, err := readBTF(id, &r.btfInfo, r.btf)
 	if err != nil {
 		return nil, btfError(id, err)
 	}
+	r.btf = data[:cap(data)]
 	return btf.Parse(data)
 }
 
 // ModuleBTF returns the name of the module that has the BTF object with that id, and the BTF, which continues that of
-// the core kernel. The BTF is valid as that of [Reader.BTF]. It requires CAP_SYS_ADMIN.
-func (r *Reader) ModuleBTF(id uint32, core *btf.BTF) (module string, types *btf.BTF, err error) {
+// the core kernel. It has memory of its own. It requires CAP_SYS_ADMIN.
+func (*Reader) ModuleBTF(id uint32, core *btf.BTF) (module string, types *btf.BTF, err error) {
 	const moduleNameLen = 64 // MODULE_NAME_LEN of include/linux/module.h
 	var name [moduleNameLen]byte
 	info := &btfInfo{name: pointer(name[:]), nameLen: moduleNameLen}
-	data, err := r.readBTF(id, info)
+	data, err := readBTF(id, info, nil)
 	if err != nil {
 		return "", nil, btfError(id, err)
 	}
@@ -174,8 +175,8 @@ func (r *Reader) ModuleBTF(id uint32, core *btf.BTF) (module string, types *btf.
 	return module, types, err
 }
 
-// readBTF reads the BTF object with that id, and what info asks for beside it.
-func (r *Reader) readBTF(id uint32, info *btfInfo) ([]byte, error) {
+// readBTF reads the BTF object with that id into a buffer, or a new one if it is too short, and what info asks for beside it.
+func readBTF(id uint32, info *btfInfo, buffer []byte) ([]byte, error) {
 	fd, err := open(unix.BPF_BTF_GET_FD_BY_ID, id)
 	if err != nil {
 		return nil, err
@@ -183,18 +184,18 @@ func (r *Reader) readBTF(id uint32, info *btfInfo) ([]byte, error) {
 	defer unix.Close(fd) //nolint:errcheck // nothing was written
 	for wanted := *info; ; {
 		*info = wanted
-		info.btf, info.btfSize = pointer(r.btf), uint32(len(r.btf))
+		info.btf, info.btfSize = pointer(buffer), uint32(len(buffer))
 		if err := getInfo(fd, info); err != nil {
 			return nil, err
 		}
 		size := int(info.btfSize)
-		if size <= len(r.btf) {
-			return r.btf[:size], nil
+		if size <= len(buffer) {
+			return buffer[:size], nil
 		}
 		if size > maxBTF {
 			return nil, fmt.Errorf("%w: %d bytes", btf.ErrMalformed, size)
 		}
-		r.btf = make([]byte, size+size/4)
+		buffer = make([]byte, size+size/4)
 	}
 }
 
