@@ -160,10 +160,10 @@ func (s *Source) follow(ctx context.Context) error {
 		defer cancel()
 		ctx = again
 	}
-	conn := s.connectCPUs()
+	conn, err := s.connectCPUs(false)
 	watch, stop := context.WithCancel(ctx)
 	var watcher sync.WaitGroup
-	watcher.Go(func() { s.watchCPUs(watch, conn) })
+	watcher.Go(func() { s.watchCPUs(watch, conn, err) })
 	defer watcher.Wait()
 	defer stop()
 	for ctx.Err() == nil {
@@ -244,7 +244,8 @@ func (s *state) drain() {
 // maintain forgets images that were unloaded long ago, and opens rings on CPUs that came online.
 func (s *Source) maintain() error {
 	s.mu.Lock()
-	changed, isDue := s.state.cpus.changed, time.Since(s.state.maintained) >= s.state.cpus.interval()
+	changes, changed := s.state.cpus.changes, s.state.cpus.changed()
+	isDue := time.Since(s.state.maintained) >= s.state.cpus.interval()
 	if !changed && !isDue {
 		s.mu.Unlock()
 		return nil
@@ -261,7 +262,7 @@ func (s *Source) maintain() error {
 	if !s.state.polls() {
 		s.state.cpus.refreshed = began
 	}
-	s.state.cpus.changed = s.state.cpus.changed && !changed // there may have been another event since
+	s.state.cpus.answered = changes // there may have been another event since
 	s.state.readCPUEvents()
 	return nil
 }

@@ -30,7 +30,8 @@ func dialCPUs() (cpuEvents, error) {
 type cpus struct {
 	events    cpuEvents // nil while Run does not run, or if the kernel sends none
 	refreshed int64     // before rings were opened last, on the clock of records; noRings if there are none to open
-	changed   bool      // a CPU came online or went offline since
+	changes   int       // how often events said that a CPU came online or went offline, or may have been missed
+	answered  int       // the number of changes after which rings were opened
 	missed    int64     // when a CPU may last have been online without a ring, although no event had come
 }
 
@@ -42,14 +43,17 @@ func (c *cpus) readEvents() bool {
 	if c.events == nil || !hasCPUEvent(c.events) {
 		return false
 	}
-	c.changed = true
+	c.changes++
 	return true
 }
+
+// changed reports whether a CPU may have come online or gone offline since rings were opened last.
+func (c *cpus) changed() bool { return c.changes > c.answered }
 
 // limit returns the instant after which nothing is certain, because a CPU may have come online without a ring (see
 // contract 5.2).
 func (c *cpus) limit() int64 {
-	if c.changed || c.events == nil || c.mayMissOne() {
+	if c.changed() || c.events == nil || c.mayMissOne() {
 		return c.refreshed
 	}
 	return math.MaxInt64
@@ -74,19 +78,34 @@ func (c *cpus) close() {
 	}
 }
 
-// connectCPUs begins to receive events about CPUs. It returns nil where the kernel sends none.
-func (s *Source) connectCPUs() cpuEvents {
+// connectCPUs begins to receive events about CPUs, unless it has begun. late says that rings were in use without events before.
+func (s *Source) connectCPUs(late bool) (conn cpuEvents, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state.cpus.events == nil {
-		s.state.cpus.events, _ = s.dialCPUs() // without events, CPUs are looked for every second
+	c := &s.state.cpus
+	if c.events == nil {
+		if c.events, err = s.dialCPUs(); err != nil {
+			return nil, err
+		}
+		if late {
+			c.changes++ // a CPU may have come online
+		}
 	}
 	s.state.readCPUEvents()
-	return s.state.cpus.events
+	return c.events, nil
 }
 
-// watchCPUs reads events as they come, until ctx is done. Without a connection, it does nothing.
-func (s *Source) watchCPUs(ctx context.Context, conn cpuEvents) {
+// watchCPUs reads events as they come, until ctx is done. conn and err are what connectCPUs returned; with an error, it tries
+// again, unless the kernel sends no events here. CPUs are looked for every second until then.
+func (s *Source) watchCPUs(ctx context.Context, conn cpuEvents, err error) {
+	for err != nil && !errors.Is(err, uevent.ErrUnreachable) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(maintainWithoutEvents):
+		}
+		conn, err = s.connectCPUs(true)
+	}
 	for conn != nil && conn.Wait(ctx, never) == nil {
 		s.mu.Lock()
 		s.state.readCPUEvents()

@@ -312,7 +312,7 @@ func (r *testSource) poll() {
 func (r *testSource) begin() {
 	r.state.publish, r.state.ready = r.published, false
 	r.start(r.tape, nil)
-	r.connectCPUs()
+	_, _ = r.connectCPUs(false)
 }
 
 func (r *testSource) published(u symcache.Update) {

@@ -3,7 +3,10 @@
 package bpfprog
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -94,6 +97,63 @@ func TestContract_5_2_CPUBeforeItsEvent(t *testing.T) {
 	r.Refresh()
 	assert.Equal(t, looked+90*ms, r.table.Certain())
 	assert.Equal(t, symbolOf(p, 0), r.nameThen(0x1000, timeline.Instant(looked+20*ms)))
+}
+
+// TestEventWhileRingsAreOpened verifies that a CPU which comes online just after the list of CPUs was read is looked for, too.
+func TestEventWhileRingsAreOpened(t *testing.T) {
+	r := newTestSource(t, newFakes(prog(1, 1, 0, 0x1000)))
+	looked := r.now()
+	r.setClock(looked)
+	r.events.online()
+	r.Refresh()
+	r.onRefresh = func() {
+		r.setClock(looked + 20*ms)
+		r.events.online()
+		r.Refresh()
+	}
+	require.NoError(t, r.maintain())
+	r.onRefresh = nil
+	r.setClock(looked + 50*ms)
+	r.Refresh()
+	assert.Equal(t, looked, r.table.Certain())
+	require.NoError(t, r.maintain())
+	r.Refresh()
+	assert.Equal(t, looked+50*ms, r.table.Certain())
+}
+
+// TestEventsOfCPUsBeginLate verifies that events are asked for again if that failed, and that a CPU that came online before is
+// looked for.
+func TestEventsOfCPUsBeginLate(t *testing.T) {
+	r := newUnstarted(t, newFakes(prog(1, 1, 0, 0x1000)))
+	dial, fails, errFiles := r.dialCPUs, true, errors.New("no file left")
+	r.dialCPUs = func() (cpuEvents, error) {
+		if fails {
+			fails = false
+			return nil, errFiles
+		}
+		return dial()
+	}
+	r.begin()
+	r.round(t.Context())
+	looked := r.now()
+	r.setClock(looked)
+	r.refreshCPUs()
+	ctx, cancel := context.WithCancel(t.Context())
+	var watcher sync.WaitGroup
+	watcher.Go(func() { r.watchCPUs(ctx, nil, errFiles) })
+	require.Eventually(t, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.state.cpus.events != nil
+	}, time.Minute, time.Millisecond)
+	r.setClock(looked + 30*ms)
+	r.Refresh()
+	assert.Equal(t, looked, r.table.Certain())
+	r.refreshCPUs()
+	r.Refresh()
+	assert.Equal(t, looked+30*ms, r.table.Certain())
+	cancel()
+	watcher.Wait()
 }
 
 // TestContract_5_2_NoEventsOfCPUs: where the kernel sends no events, nothing is certain after the last check
