@@ -183,6 +183,7 @@ func (b *Builder) TruncateLifetimes(i Interval) {
 		by := m.WithLifetime(Interval{From: m.Lifetime.From, To: to})
 		b.past.remove(m)
 		b.past.add(by)
+		b.lines += by.Lines.Retained() - m.Lines.Retained()
 		b.replaced(m, by)
 		later[k], changed = by, true
 	}

@@ -85,6 +85,21 @@ func TestLinesAreLimited(t *testing.T) {
 	assert.Zero(t, h.lines)
 }
 
+// TestLinesOfTruncatedLifetimes verifies that the lines which an image loses with the end of its lifetime are not counted any
+// more: those of another program that had its address.
+func TestLinesOfTruncatedLifetimes(t *testing.T) {
+	h := newHistory(Limits{TTL: time.Hour, MaxEntries: 100}, 0)
+	var b symtab.LinesBuilder
+	b.Add(0, 1<<10, unique.Make("f.c"))
+	h.Load(bpf("f", 0x1000, 0x100, 0).WithProgram(&Program{Since: 1 * ms}, b.Build()))
+	h.Unload(h.At(0x1000), 5*ms)
+	assert.NotZero(t, h.lines)
+	h.TruncateLifetimes(Interval{From: 0, To: 20 * ms})
+	assert.Zero(t, h.lines)
+	h.Evict(1e15)
+	assert.Zero(t, h.lines)
+}
+
 // TestEvictedImagesAreFreed verifies that evicted images are freed, even while another image is at
 // their address.
 func TestEvictedImagesAreFreed(t *testing.T) {
