@@ -109,7 +109,12 @@ func (r *Reader) MissesCPU() bool {
 		return false
 	}
 	online, err := OnlineCPUs(r.opts.SysFS)
-	return err != nil || slices.ContainsFunc(online, func(n int) bool { return r.opts.wants(n) && !r.state.main.hasRing(n) })
+	return err != nil || slices.ContainsFunc(online, r.lacksRing)
+}
+
+// lacksRing reports whether a CPU should have a ring, and has none.
+func (r *Reader) lacksRing(number int) bool {
+	return r.opts.wants(number) && !r.state.main.hasRing(number)
 }
 
 // hasRing reports whether there is a ring for a CPU.
@@ -206,13 +211,15 @@ func (r *Reader) possibleCPUs() []cpu {
 
 // reopenAfterSleep reopens all rings if the machine was suspended since the last call: during a
 // suspend, all CPUs except the first are offline, and no uevent says so. The time from that
-// call to now is blind.
+// call to now is blind. If a CPU has no ring, it may have come online before that call.
 func (r *Reader) reopenAfterSleep(now int64) {
 	least, most := r.slept()
 	if least > r.state.mostSlept && !r.state.closed {
 		l, err := r.look()
 		if err == nil {
-			r.state.looked = r.state.awake
+			if !slices.ContainsFunc(l.online, func(c cpu) bool { return r.lacksRing(c.number) }) {
+				r.state.looked = r.state.awake
+			}
 			_, err = r.adjust(l, true)
 		}
 		if err != nil {

@@ -216,11 +216,7 @@ func TestSuspend(t *testing.T) {
 	assert.Empty(t, r.Poll().Blind)
 	awake := r.clock.Now()
 	old := slices.Clone(r.state.main.rings)
-	truly := r.slept
-	r.slept = func() (least, most int64) {
-		least, most = truly()
-		return least + int64(time.Second), most + int64(time.Second)
-	}
+	pretendSuspend(r)
 	b := r.Poll()
 	require.Len(t, b.Blind, 1)
 	assert.True(t, before <= b.Blind[0].From && b.Blind[0].From <= awake, "since the last batch")
@@ -230,6 +226,35 @@ func TestSuspend(t *testing.T) {
 		assert.NotSame(t, old[i], g)
 	}
 	assert.Empty(t, r.Poll().Blind, "once")
+}
+
+// TestSuspendAfterALateCPU verifies that the time before the last batch is blind as well if a CPU had no ring then.
+func TestSuspendAfterALateCPU(t *testing.T) {
+	first, second := twoCPUs(t)
+	opts := quiet()
+	opts.SysFS = t.TempDir()
+	setOnline(t, opts.SysFS, first)
+	writeCPUs(t, opts.SysFS, "possible", []int{first, second})
+	r := open(t, opts)
+	require.NoError(t, r.RefreshCPUs(false))
+	setOnline(t, opts.SysFS, first, second)
+	online := r.clock.Now()
+	r.Poll()
+	require.True(t, r.MissesCPU())
+	pretendSuspend(r)
+	b := r.Poll()
+	require.Len(t, b.Blind, 1)
+	assert.LessOrEqual(t, b.Blind[0].From, online)
+	assert.False(t, r.MissesCPU())
+}
+
+// pretendSuspend has a reader find that the machine was suspended for a second.
+func pretendSuspend(r *Reader) {
+	truly := r.slept
+	r.slept = func() (least, most int64) {
+		least, most = truly()
+		return least + int64(time.Second), most + int64(time.Second)
+	}
 }
 
 // TestSlept: the bounds of a machine that has not been suspended never contradict each other.
