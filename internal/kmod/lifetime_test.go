@@ -118,6 +118,7 @@ func TestEventIsReadAfterTheList(t *testing.T) {
 	k := newKernel(t)
 	f := k.stepper()
 	defer f.source.stop()
+	f.scan()
 	k.showA()
 	f.scan()
 	from := f.byBuild("aaaaaaaa").Lifetime.From
@@ -309,6 +310,34 @@ func TestEventThatNeverArrives(t *testing.T) {
 	assert.Empty(t, f.at(at))
 	assert.Equal(t, lastScan, f.byBuild("aaaaaaaa").Lifetime.To)
 	assert.True(t, f.last.Table.IsBlind(timeline.Instant(at)))
+}
+
+// TestRemovalThatIsNotAnnounced has a program make the kernel send a synthetic "remove" event, after which the kernel sends none
+// when the module is unloaded. Another build of it is loaded at the same address.
+func TestRemovalThatIsNotAnnounced(t *testing.T) {
+	k := newKernel(t)
+	k.showA()
+	f := k.stepper()
+	defer f.source.stop()
+	f.scan()
+	synthetic := removed("a")
+	synthetic.Synthetic = true
+	f.conn.send(synthetic)
+	f.source.Refresh()
+	lastScan, later := f.source.state.tracker.lastScan, passTime()
+	k.writeSysfs("a", "\xcc\xcc\xcc\xcc", sections{".text": textAddr})
+	k.write("proc/kallsyms", core+"ffffffffc0200000 t new_function\t[a]\n")
+	f.conn.send(added("a"))
+	f.source.Refresh()
+	assert.True(t, f.source.needsList())
+	assert.Empty(t, lookup(f.last.Table, textAddr))
+	f.scan()
+	at := passTime()
+	f.source.Refresh()
+	assert.Equal(t, "new_function", f.at(at))
+	assert.Empty(t, f.at(later))
+	assert.LessOrEqual(t, f.byBuild("aaaaaaaa").Lifetime.To, max(lastScan, f.byBuild("aaaaaaaa").Lifetime.From+1))
+	assert.True(t, f.last.Table.IsBlind(timeline.Instant(later)))
 }
 
 // TestModuleThatIsBeingUnloaded verifies that a module in state "Unloading" counts as loaded until its event

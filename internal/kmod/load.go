@@ -28,6 +28,7 @@ type load struct {
 	symbolsRead bool      // the symbols were read, or the load has no code
 	err         error     // why the build id or the layout is missing
 	added       time.Time // when the "add" event was read; zero if none was
+	announced   bool      // its "add" event was read, or may have come while events were not read
 }
 
 // readLoad reads from sysfs where a module in the list lies and which build it is. It returns nil

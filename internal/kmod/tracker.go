@@ -47,9 +47,15 @@ func newTracker(limits timeline.Limits) *tracker {
 func (t *tracker) applyEvent(action, name string, at int64, wall time.Time) {
 	switch action {
 	case "add":
-		if t.loads[name] == nil || t.blind { // otherwise a list showed it before its event was read
-			t.added[name] = arrival{at: at, emptyBefore: t.lastEmpty, wall: wall}
+		if l := t.loads[name]; l != nil && !t.blind {
+			if !l.announced { // a list showed it before its event was read
+				l.announced = true
+				return
+			}
+			t.removed[name] = true
+			t.endUnseen(l, at)
 		}
+		t.added[name] = arrival{at: at, emptyBefore: t.lastEmpty, wall: wall}
 	case "remove":
 		t.removed[name] = true
 		if l := t.loads[name]; l != nil {
@@ -147,12 +153,18 @@ func (t *tracker) endMissingLoads(s scan, shown map[string]bool, loads []*load, 
 		case s.blind:
 			t.endLoad(l, t.history.Certain(), time.Time{})
 		case !shown[l.name] || by != nil:
-			// Its "remove" event should have been read, so the events since the last scan prove nothing.
-			t.endLoad(l, min(t.lastScan, t.history.Certain()), time.Time{})
-			t.history.AddBlind(timeline.Interval{From: t.lastScan, To: until})
+			t.endUnseen(l, until)
 		default: // it is in the list but not live: it will be unloaded, and an event will say when
 		}
 	}
+}
+
+// endUnseen ends a load of which it turns out at an instant that it was unloaded, although no "remove" event was read: the
+// events since the last scan prove nothing. The kernel sends none if a program had it send a synthetic one before
+// (kobject_synth_uevent and __kobject_del in lib).
+func (t *tracker) endUnseen(l *load, at int64) {
+	t.endLoad(l, min(t.lastScan, t.history.Certain()), time.Time{})
+	t.history.AddBlind(timeline.Interval{From: t.lastScan, To: at})
 }
 
 // restartLifetime begins the lifetime of a load anew. It is for a load that cannot be distinguished from
@@ -181,7 +193,9 @@ func (t *tracker) beginNewLoads(s scan, loads []*load, until int64) {
 			continue
 		}
 		from := until
-		if a, ok := t.added[l.name]; ok && !s.blind { // in a blind interval, it may be another load
+		a, isAdded := t.added[l.name]
+		l.announced = l.announced || isAdded || s.blind
+		if isAdded && !s.blind { // in a blind interval, it may be another load
 			from, l.added = min(from, a.at), a.wall
 		}
 		t.beginLoad(l, starts, from)
