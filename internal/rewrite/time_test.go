@@ -22,7 +22,7 @@ import (
 const (
 	// The kernel's clock began an hour before now, at this Unix time.
 	bootUnix = 1_700_000_000_000 * ms
-	nowBoot  = 3_600_000 * ms
+	nowBoot  = 3 * 3_600_000 * ms
 
 	slot = 0xffffffffc0800000 // where functions come and go
 )
@@ -301,6 +301,44 @@ func TestContract_5_3_ForgottenSteps(t *testing.T) {
 	m.LastSample().TimestampsUnixNano().Append(unix)
 	got, _ := rewriteTimed(t, withHistory, m, known)
 	assert.Equal(t, [][]string{{"", "b"}}, stackNames(got), "the core is always there")
+}
+
+// TestContract_2_1_AnotherBoot verifies that a profile from before this boot is left alone: the kernel was loaded elsewhere.
+func TestContract_2_1_AnotherBoot(t *testing.T) {
+	const second = 1000 * ms
+	for _, tt := range []struct {
+		name          string
+		time, stamp   int64 // on the clock of this boot; 0 if there is none
+		isAnotherBoot bool
+	}{
+		{"by its time", -60 * second, -59 * second, true},
+		{"by its timestamp", 0, -59 * second, true},
+		{"by its time, without timestamps", -60 * second, 0, true},
+		{"now", nowBoot - second, nowBoot - second, false},
+		{"at the start", -second / 2, second / 2, false}, // it took a second
+		{"without a time", 0, 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: text + offB + 1, Type: "kernel"})
+			profile := m.LastProfile()
+			profile.SetTime(0)
+			if tt.time != 0 {
+				profile.SetTime(pcommon.Timestamp(unix(tt.time)))
+				profile.SetDurationNano(uint64(second))
+			}
+			if tt.stamp != 0 {
+				timed(m, tt.stamp)
+			}
+			before := marshal(t, m.Profiles)
+			got, counts := rewriteTimed(t, rewrite.Options{}, m, knownAt(t))
+			if tt.isAnotherBoot {
+				assert.Equal(t, before, marshal(t, m.Profiles))
+				assert.Equal(t, 1, counts[rewrite.OutcomeForeign][timeline.OriginKernel])
+			} else {
+				assert.Equal(t, [][]string{{"b"}}, stackNames(got))
+			}
+		})
+	}
 }
 
 // TestEvicted: forgotten images leave blind time, in which only code that was certainly loaded has a name.

@@ -65,6 +65,22 @@ func (t *times) ofProfile(profile pprofile.Profile) timeline.Interval {
 	return t.sources.Clock.Convert(timeline.Interval{From: from, To: from + max(1, duration)})
 }
 
+// precedesBoot reports whether a profile is from before this machine started, by its time or, if it has none, by the first
+// timestamp of its first sample (contract 2.1).
+func (t *times) precedesBoot(profile pprofile.Profile) bool {
+	if t.sources.Clock == nil {
+		return false
+	}
+	if profile.Time() != 0 {
+		return t.ofProfile(profile).To <= 0
+	}
+	if profile.Samples().Len() == 0 || profile.Samples().At(0).TimestampsUnixNano().Len() == 0 {
+		return false
+	}
+	first := profile.Samples().At(0).TimestampsUnixNano().At(0)
+	return first != 0 && t.sources.Clock.Convert(timeline.Instant(unixTime(pcommon.Timestamp(first)))).To <= 0
+}
+
 // readSamples adds the times of the samples of a profile to the span. Each is converted on its own: an interval
 // that contains a time which no clock has shown can become shorter.
 func (t *times) readSamples(of otlp.ProfileOf) {

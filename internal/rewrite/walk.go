@@ -81,7 +81,7 @@ func (p *pass) readProducers() {
 	p.stackProducers = scratch.Zeroed(p.stackProducers, max(1, p.message.Stacks.Len()))
 	for of := range p.message.EachProfile() {
 		producer := symbolize.ProducerOf(of.Scope)
-		if isForeign != nil && isForeign[of.Resource] {
+		if isForeign != nil && isForeign[of.Resource] || p.times.precedesBoot(of.Profile) {
 			producer = symbolize.OtherHost
 		}
 		p.producers = append(p.producers, producer)

@@ -18,7 +18,7 @@ type Producer uint8
 const (
 	OtherProducer Producer = iota // sends instruction pointers as they were
 	EBPFProfiler                  // the OTel eBPF profiler, which subtracts 1 from each (contract 2.2)
-	OtherHost                     // a profile of another host, whose frames are left alone
+	OtherHost                     // a profile of another host or boot, whose frames are left alone
 	NumProducers  = iota
 )
 
