@@ -3,9 +3,11 @@
 package rewrite_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
@@ -307,4 +309,18 @@ func TestContract_2_3_UnknownRole(t *testing.T) {
 	m = rewritetest.NewMessage().Profile(nil, "scope").Sample(before, inside)
 	got, _ = runWith(t, rewrite.Options{}, m.Profiles, none)
 	assert.Equal(t, "ext4_write", nameIn(got[0].Stack[1]), "without the core kernel, ip-1 and ip are in one function")
+}
+
+// TestContract_2_3_LinesWithoutTheCore verifies that a BPF frame that may have been interrupted has source lines only if they are
+// the same at ip-1 and at ip.
+func TestContract_2_3_LinesWithoutTheCore(t *testing.T) {
+	tables := slices.DeleteFunc(bpfSnapshot(t).Tables(), func(of *timeline.Table) bool { return timeline.NewSnapshot(of).Core() != nil })
+	for offset, want := range map[uint64]string{0x1f: "prog.c", 0x20: "", 0x21: "inline.h"} {
+		m := rewritetest.NewMessage().Profile(nil, "").Sample(
+			Frame{Address: text + 0x10, Type: "kernel"}, Frame{Address: progMain + offset, Type: "kernel"})
+		got, _ := runWith(t, rewrite.Options{}, m.Profiles, timeline.NewSnapshot(tables...))
+		require.Len(t, got[0].Stack[1].Lines, 1)
+		assert.Equal(t, want, got[0].Stack[1].Lines[0].File, "%#x", offset)
+		assert.Contains(t, got[0].Stack[1].Lines[0].Name, "xdp_main")
+	}
 }

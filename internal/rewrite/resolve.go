@@ -132,20 +132,35 @@ func (p *pass) answerInRole(f *frame, role symbolize.Role, during timeline.Inter
 	switch {
 	case is.Symbol.Exists():
 		c.kind, c.symbol = writeName, is.Symbol
-		c.lines, a.gave = p.linesAt(&is)
+		c.lines, a.gave = p.linesOf(&is)
 	case p.opts.Label && is.Image.Base() != 0:
 		c.label = is.Address
 	}
 	return same
 }
 
-// linesAt returns the source lines of the code at an answer's address (contract 3.6), and the pack's result.
-func (p *pass) linesAt(is *symbolize.Answer) (inline.Chain, inline.Result) {
+// linesOf returns the source lines of an answer (contract 3.6), and the pack's result. There are none if it has two addresses
+// with different lines.
+func (p *pass) linesOf(is *symbolize.Answer) (chain inline.Chain, gave inline.Result) {
+	chain, gave = p.linesAt(is, is.Address)
+	if !is.OrNext || chain == inline.NoChain {
+		return chain, gave
+	}
+	if next, _ := p.linesAt(is, is.Address+1); next == chain {
+		return chain, gave
+	}
+	if gave != inline.NotAsked {
+		gave = inline.GaveNothing
+	}
+	return inline.NoChain, gave
+}
+
+func (p *pass) linesAt(is *symbolize.Answer, addr uint64) (inline.Chain, inline.Result) {
 	switch {
 	case is.Image.IsFunction():
-		return p.lines.OfProgram(is.Image, is.Symbol, is.Address), inline.NotAsked
+		return p.lines.OfProgram(is.Image, is.Symbol, addr), inline.NotAsked
 	case p.opts.DebugInfo && is.Image.BuildID() != "":
-		return p.lines.At(is.Image, is.Symbol, is.Address)
+		return p.lines.At(is.Image, is.Symbol, addr)
 	}
 	return inline.NoChain, inline.NotAsked
 }

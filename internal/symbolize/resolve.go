@@ -35,6 +35,7 @@ type Answer struct {
 	Image   *timeline.Image // nil if it is not known
 	Symbol  symtab.Symbol   // the zero value unless the outcome is Resolved
 	Address uint64          // the address in memory at which Image and Symbol were found
+	OrNext  bool            // it may as well be the next address, which lies in the same symbol: the frame may have been interrupted
 }
 
 // Resolve identifies a frame in a role, throughout an interval. For all intervals in same, the answer is
@@ -61,6 +62,7 @@ func (k *Kernel) Resolve(f *Frame, r Role, during timeline.Interval) (answer Ans
 	answer = Answer{Outcome: outcomeOf[hit.Reason], Image: hit.Image, Symbol: hit.Symbol, Address: addr}
 	if hit.Symbol.Exists() {
 		answer.Outcome = Resolved
+		answer.OrNext = r.Kind == Interruptible && addr != f.ip(r.Producer, l.image)
 	}
 	return answer, l.same
 }
