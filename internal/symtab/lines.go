@@ -84,32 +84,30 @@ func (b *LinesBuilder) Build() *Lines {
 	return l
 }
 
-// sum returns the digest of the lines: of each record's offset, line and column and, where it differs from the record's
-// before, its file. Files have numbers from 1 in the order in which they first occur; there, the name follows the number.
+// sum returns the digest of the lines (contract 4.3). Different lines are hashed as different bytes: each record has
+// twelve, and the number of its file says whether a name follows, which ends at the first zero byte.
 func (l *Lines) sum() (digest [digestLen]byte) {
 	const chunk = 4 << 10
 	h := sha256.New()
 	var data []byte
 	numbers, last := make([]uint32, len(l.files)), uint32(0)
-	for i, r := range l.records {
+	for _, r := range l.records {
 		if len(data) >= chunk {
 			_, _ = h.Write(data) // a hash never fails
 			data = data[:0]
 		}
 		data = binary.LittleEndian.AppendUint32(data, r.offset)
 		data = binary.LittleEndian.AppendUint32(data, r.lineCol)
-		if i > 0 && r.file == l.records[i-1].file {
-			continue
-		}
 		number := &numbers[r.file]
-		if *number != 0 {
-			data = binary.LittleEndian.AppendUint32(data, *number)
-			continue
+		isFirst := *number == 0
+		if isFirst {
+			last++
+			*number = last
 		}
-		last++
-		*number = last
-		data = append(binary.LittleEndian.AppendUint32(data, last), l.files[r.file].Value()...)
-		data = append(data, 0)
+		data = binary.LittleEndian.AppendUint32(data, *number)
+		if isFirst {
+			data = append(append(data, l.files[r.file].Value()...), 0)
+		}
 	}
 	_, _ = h.Write(data)
 	copy(digest[:], h.Sum(nil))
