@@ -64,30 +64,29 @@ func (r *roundTrip) add(entry int32, v pcommon.Value) {
 	}
 	own := pcommon.NewValueEmpty()
 	v.CopyTo(own)
-	r.removeStrings(own)
-	r.entries, r.positions = append(r.entries, entry), append(r.positions, r.values.Len())
-	own.MoveTo(r.values.AppendEmpty())
+	r.entries, r.positions = append(r.entries, entry), append(r.positions, r.move(own))
 }
 
-// removeStrings replaces the strings in a value. What a map has for a key that is a string moves to the list.
-func (r *roundTrip) removeStrings(v pcommon.Value) {
+// move moves a value to the list, without strings, and returns its position there. The elements of slices and maps move
+// there by themselves: pdata limits the depth of a message, and the list lies deeper than the attribute table.
+func (r *roundTrip) move(v pcommon.Value) (position int) {
 	switch v.Type() {
 	case pcommon.ValueTypeStr:
 		v.SetBool(false)
 	case pcommon.ValueTypeSlice:
-		for _, element := range v.Slice().All() {
-			r.removeStrings(element)
-		}
-	case pcommon.ValueTypeMap:
-		v.Map().RemoveIf(func(key string, element pcommon.Value) bool {
-			r.removeStrings(element)
-			if key == "" { // or the key is an index
-				return false
-			}
-			element.MoveTo(r.values.AppendEmpty())
+		v.Slice().RemoveIf(func(element pcommon.Value) bool {
+			r.move(element)
 			return true
 		})
+	case pcommon.ValueTypeMap:
+		v.Map().RemoveIf(func(key string, element pcommon.Value) bool {
+			r.move(element)
+			return key != "" // otherwise the key may be an index
+		})
 	}
+	position = r.values.Len()
+	v.MoveTo(r.values.AppendEmpty())
+	return position
 }
 
 // probe tells an empty value from an index into the string table by the size of a message that contains it.

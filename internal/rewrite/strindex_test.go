@@ -135,3 +135,56 @@ func TestContract_1_4_ValuesByTheNextIndex(t *testing.T) {
 		}
 	}
 }
+
+// TestContract_1_5_NestedValues verifies that frames get names if the attribute table has values that are nested as deeply
+// as pdata accepts. Their indices are read in the attributes of a resource, where pdata accepts fewer levels.
+func TestContract_1_5_NestedValues(t *testing.T) {
+	for name, tt := range map[string]struct {
+		nest  func(pcommon.Value) pcommon.Value
+		depth int // at most
+	}{
+		"lists":                {func(v pcommon.Value) pcommon.Value { return v.SetEmptySlice().AppendEmpty() }, 49},
+		"maps":                 {func(v pcommon.Value) pcommon.Value { return v.SetEmptyMap().PutEmpty("a key") }, 33},
+		"maps with empty keys": {func(v pcommon.Value) pcommon.Value { return v.SetEmptyMap().PutEmpty("") }, 33},
+	} {
+		for depth := tt.depth - 1; depth <= tt.depth+1; depth++ {
+			m := rewritetest.NewMessage().Profile(nil, "scope").Sample(Frame{Address: text + offB + 1, Type: "kernel"})
+			v := m.Profiles.Dictionary().AttributeTable().AppendEmpty().Value()
+			for range depth {
+				v = tt.nest(v)
+			}
+			v.SetStr("a string")
+			pd, err := (&pprofile.ProtoUnmarshaler{}).UnmarshalProfiles(marshal(t, m.Profiles))
+			if depth > tt.depth {
+				require.Error(t, err, name)
+				continue
+			}
+			require.NoError(t, err, name)
+			_, counts := run(t, rewrite.Options{}, pd)
+			assert.Equal(t, one(rewrite.OutcomeResolved, timeline.OriginKernel), counts, "%s, depth %d", name, depth)
+		}
+	}
+}
+
+// TestContract_1_4_NestedValuesByInvalidIndex verifies that an index beyond the string table is found in any of these.
+func TestContract_1_4_NestedValuesByInvalidIndex(t *testing.T) {
+	for off, want := range map[int]rewrite.Outcome{0: rewrite.OutcomeResolved, 1: rewrite.OutcomeInvalid} {
+		for name, nest := range map[string]func(pcommon.Value) pcommon.Value{
+			"lists":                func(v pcommon.Value) pcommon.Value { return v.SetEmptySlice().AppendEmpty() },
+			"maps with empty keys": func(v pcommon.Value) pcommon.Value { return v.SetEmptyMap().PutEmpty("") },
+		} {
+			m := rewritetest.NewMessage().Profile(nil, "scope").
+				Sample(Frame{Address: text + offB + 1, Attributes: map[string]any{"x": "y"}})
+			pd := byIndex(t, m.Profiles, off)
+			table := pd.Dictionary().AttributeTable()
+			attr := table.At(table.Len() - 1).Value()
+			for range 20 {
+				outer := pcommon.NewValueEmpty()
+				attr.CopyTo(nest(outer))
+				outer.MoveTo(attr)
+			}
+			got := rewrite.New(rewrite.Options{}).Rewrite(pd, rewrite.Sources{Snapshot: fixed(testSnapshot(t))})
+			assert.Equal(t, one(want, timeline.OriginKernel), got.Counts, name)
+		}
+	}
+}
