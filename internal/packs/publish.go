@@ -13,8 +13,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// forgetAfter is how long the request for an unused build is kept. It is also the time between two checks, as long as
-// there is something to forget: nothing wakes an idle collector.
+// forgetAfter is how long the request for an unused build is kept at least. It is also the time between two checks, as long
+// as there is something to forget: nothing wakes an idle collector.
 const forgetAfter = 5 * time.Minute
 
 // A View holds the packs of a store at one moment. It is immutable.
@@ -91,7 +91,7 @@ func (s *storeState) isUnsettled() bool { return len(s.queue.requests) > 0 || s.
 // forget drops requests for unused builds, and checks whether what was broken while no build is in use still is.
 func (s *Store) forget() {
 	s.mu.Lock()
-	s.state.queue.forget(time.Now().Add(-forgetAfter))
+	s.state.queue.forget(time.Now())
 	isBroken, isUnkept := s.state.queue.broken[inDirectory] != nil, s.state.unkept != nil
 	s.mu.Unlock()
 	if isBroken {

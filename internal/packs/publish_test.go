@@ -5,7 +5,9 @@ package packs
 import (
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,9 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// long is the time after which everything unused is forgotten.
+// long is the time after which everything unused is forgotten, unless the URL answered later.
 const long = 2*forgetAfter + time.Second
 
 // requested returns the number of requests.
@@ -115,6 +118,30 @@ func TestNotKept(t *testing.T) {
 		time.Sleep(long)
 		assert.Empty(t, r.health(), "the next can be kept")
 		assert.Empty(t, filesIn(t, filepath.Join(dir, fetchedDir)))
+		r.stop()
+	})
+}
+
+// TestContract_10_3_MissesAreRemembered verifies that the server is asked for a missing pack every ten minutes at most, although
+// unused builds are forgotten in between.
+func TestContract_10_3_MissesAreRemembered(t *testing.T) {
+	asked := map[string]int{}
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, newFetching(Options{}, func(q *http.Request) (*http.Response, error) {
+			asked[strings.TrimSuffix(path.Base(q.URL.Path), pack.Ext)]++
+			return answer(http.StatusNotFound, nil), nil
+		}))
+		r.use(second) // forgets every five minutes from now on
+		time.Sleep(time.Minute)
+		r.use(first)
+		time.Sleep(3 * time.Minute)
+		r.use(first)
+		time.Sleep(6*time.Minute + 30*time.Second)
+		r.use(first)
+		assert.Equal(t, map[string]int{first: 1, second: 1}, asked)
+		time.Sleep(time.Minute)
+		r.use(first)
+		assert.Equal(t, map[string]int{first: 2, second: 1}, asked)
 		r.stop()
 	})
 }

@@ -210,16 +210,18 @@ func (q *queue) search(id requestID) (is bool, err error) {
 	return r.state == waiting || r.state == taken, cmp.Or(r.problem, q.broken[inDirectory], q.broken[atURL], errNotFound)
 }
 
-// forget drops the requests for builds that were last used before a time. If none is left that would find out whether
-// the URL is still broken, it drops that error.
-func (q *queue) forget(before time.Time) {
+// forget drops the requests for builds that were not used for forgetAfter, except while an origin is not due: its answer
+// counts until then (contract 10.3). If no request is left that would find out whether the URL is still broken, forget drops
+// that error.
+func (q *queue) forget(now time.Time) {
 	builds := 0
 	for id, r := range q.requests {
+		isUsed := r.state == taken || !r.used.Before(now.Add(-forgetAfter))
 		switch {
-		case r.state != taken && r.used.Before(before):
-			q.remove(id)
-		case !id.isFile:
+		case isUsed && !id.isFile:
 			builds++
+		case !isUsed && !slices.ContainsFunc(r.notBefore[:], now.Before):
+			q.remove(id)
 		}
 	}
 	if builds == 0 {

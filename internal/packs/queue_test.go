@@ -207,10 +207,10 @@ func TestForget(t *testing.T) {
 	q.add("A", file, now.Add(time.Minute))
 	require.Equal(t, "URL: no server", q.problems())
 
-	q.forget(now)
+	q.forget(now.Add(forgetAfter))
 	assert.Equal(t, "held", q.stateOf(build))
 	assert.Equal(t, "URL: no server", q.problems())
-	q.forget(now.Add(time.Second))
+	q.forget(now.Add(forgetAfter + time.Second))
 	assert.Equal(t, "gone", q.stateOf(build))
 	assert.Equal(t, "waits for directory", q.stateOf(file))
 	assert.Empty(t, q.problems())
@@ -223,4 +223,22 @@ func TestForget(t *testing.T) {
 	q.next(inDirectory)
 	q.forget(now.Add(time.Hour))
 	assert.Equal(t, "taken", q.stateOf(busy), "its search has not ended")
+}
+
+// TestForgetWhenDue keeps the request for an unused build until the URL is due. It does not keep the error of the URL.
+func TestForgetWhenDue(t *testing.T) {
+	for outcome, err := range map[string]error{"missing": errNotFound, "refused": refuse(Damaged, errors.New("bad pack"))} {
+		q, now, id := newQueue(true), time.Now(), requestID{text: first}
+		q.add("A", id, now)
+		q.next(inDirectory)
+		q.finish(id, inDirectory, errNotFound, now)
+		q.next(atURL)
+		q.finish(id, atURL, err, now)
+		q.broken[atURL] = errors.New("no server")
+		q.forget(now.Add(fetchAgain - 1))
+		assert.Equal(t, "held", q.stateOf(id), outcome)
+		require.NoError(t, q.broken[atURL], outcome)
+		q.forget(now.Add(fetchAgain))
+		assert.Equal(t, "gone", q.stateOf(id), outcome)
+	}
 }
