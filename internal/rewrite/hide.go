@@ -5,6 +5,8 @@ package rewrite
 import (
 	"math"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
 	"github.com/kernelsym/kernelsym/internal/otlp"
 	"github.com/kernelsym/kernelsym/internal/symbolize"
 )
@@ -21,16 +23,17 @@ func (p *pass) hides() bool {
 	return false
 }
 
-// hideAddresses hides the absolute addresses of the message (see contract 4.1), if they must be hidden. It runs before
-// anything is written: p.frames keeps the addresses, so a frame with a relative form gets that later.
+// hideAddresses hides the absolute addresses of the message, and removes original payloads (see contract 4.1), if addresses
+// must be hidden. It runs before anything is written: p.frames keeps the addresses, so a frame with a relative form gets that
+// later.
 //
 // A message that is not known to be valid keeps all references: none may become valid (see contract 1.4).
 func (p *pass) hideAddresses(isValid bool) {
 	if p.opts.Addresses == RelativeAddresses || p.opts.Addresses == KeepAddresses {
 		return
 	}
-	mappings := p.showingMappings()
-	if !p.showsAddress && len(mappings) == 0 || !p.hides() {
+	mappings, hasPayload := p.showingMappings(), p.hasPayload()
+	if !p.showsAddress && len(mappings) == 0 && !hasPayload || !p.hides() {
 		return
 	}
 	p.message.MakeOwn()
@@ -38,6 +41,28 @@ func (p *pass) hideAddresses(isValid bool) {
 	p.hideRanges(mappings)
 	if p.showsAddress {
 		p.hideLocations(isValid)
+	}
+	p.removePayloads()
+}
+
+// hasPayload reports whether a profile has the data that it was made from.
+func (p *pass) hasPayload() bool {
+	for profile := range p.message.EachProfile() {
+		if profile.Profile.OriginalPayload().Len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// removePayloads removes the data that profiles were made from. Nothing is known about its content: no format excludes
+// addresses of the kernel.
+func (p *pass) removePayloads() {
+	for profile := range p.message.EachProfile() {
+		if payload := profile.Profile.OriginalPayload(); payload.Len() > 0 {
+			payload.MoveTo(pcommon.NewByteSlice())
+			profile.Profile.SetOriginalPayloadFormat("")
+		}
 	}
 }
 

@@ -189,6 +189,63 @@ func readOnly(m *rewritetest.Message) *rewritetest.Message {
 	return m
 }
 
+// TestContract_4_1_HideRemovesPayloads verifies that the data that profiles were made from goes where addresses are hidden,
+// whatever its format, and whether or not the message has frames of the kernel; and that it stays otherwise.
+func TestContract_4_1_HideRemovesPayloads(t *testing.T) {
+	kernel, user := Frame{Address: text + offA + 4, Type: "kernel"}, Frame{Address: 0x1234, Type: "native"}
+	known, unknown := testSnapshot(t), timeline.NewSnapshot()
+	for _, tt := range []struct {
+		addresses rewrite.Addresses
+		gateway   bool
+		is        *timeline.Snapshot
+		removed   bool
+	}{
+		{rewrite.HideAddresses, false, known, true},
+		{rewrite.HideAddresses, false, unknown, true},
+		{rewrite.HideAddresses, true, timeline.NewPackSnapshot(), true},
+		{rewrite.AutoAddresses, false, unknown, true},
+		{rewrite.AutoAddresses, false, timeline.NewSnapshot(timeline.NewTable(known.Core().AsLocated())), true},
+		{rewrite.AutoAddresses, false, known, false},
+		{rewrite.AutoAddresses, true, timeline.NewPackSnapshot(), false},
+		{rewrite.RelativeAddresses, false, unknown, false},
+		{rewrite.KeepAddresses, false, known, false},
+	} {
+		opts := rewrite.Options{Addresses: tt.addresses, Gateway: tt.gateway, IsForeign: isOther}
+		dangling := rewritetest.NewMessage().Profile(nil, "scope").Sample(kernel)
+		dangling.LastSample().SetStackIndex(99)
+		for name, m := range map[string]*rewritetest.Message{
+			"kernel code":  rewritetest.NewMessage().Profile(nil, "scope").Sample(kernel),
+			"user code":    rewritetest.NewMessage().Profile(nil, "scope").Sample(user),
+			"no sample":    rewritetest.NewMessage().Profile(nil, "scope"),
+			"another host": rewritetest.NewMessage().Profile(map[string]any{"host.name": "other"}, "scope").Sample(kernel),
+			"dangling":     dangling,
+		} {
+			setPayload(m.LastProfile(), "linux_perf", "\x54\x00\x00\x81\xff\xff\xff\xff")
+			setPayload(m.Profile(nil, "").LastProfile(), "", "PERFILE2")
+			setPayload(m.Profile(nil, "").LastProfile(), "pprof", "")
+			want := [][2]string{{"linux_perf", "\x54\x00\x00\x81\xff\xff\xff\xff"}, {"", "PERFILE2"}, {"pprof", ""}}
+			if tt.removed {
+				want = [][2]string{{"", ""}, {"", ""}, {"pprof", ""}}
+			}
+			got := rewriteTwice(t, opts, readOnly(m).Profiles, rewrite.Sources{Snapshot: fixed(tt.is)})
+			assert.Equal(t, want, payloads(got), "%s, %+v", name, tt)
+		}
+	}
+}
+
+func setPayload(p pprofile.Profile, format, payload string) {
+	p.SetOriginalPayloadFormat(format)
+	p.OriginalPayload().FromRaw([]byte(payload))
+}
+
+// payloads returns the format and the original payload of each profile.
+func payloads(pd pprofile.Profiles) (all [][2]string) {
+	for _, p := range rewritetest.Profiles(pd) {
+		all = append(all, [2]string{p.OriginalPayloadFormat(), string(p.OriginalPayload().AsRaw())})
+	}
+	return all
+}
+
 // TestContract_4_1_HideKeepsForms verifies that relative addresses, 0 among them, keep their form where the mapping that they
 // are in covers the kernel: with a limit of 0, they would be in looked-up form.
 func TestContract_4_1_HideKeepsForms(t *testing.T) {

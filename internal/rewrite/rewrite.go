@@ -56,7 +56,7 @@ const (
 	AutoAddresses     Addresses = iota // RelativeAddresses; HideAddresses while the kernel hides the addresses of its symbols
 	RelativeAddresses                  // addresses with a relative form become relative
 	KeepAddresses                      // all addresses stay as they are
-	HideAddresses                      // as RelativeAddresses, and all others become 0
+	HideAddresses                      // as RelativeAddresses, all others become 0, and original payloads are removed
 )
 
 // An Outcome says what became of a frame.
@@ -105,7 +105,8 @@ type Result struct {
 // Sources are what frames are named from.
 type Sources struct {
 	// Snapshot returns the symbols of the kernel. It is called at most once for a message, and only if the
-	// message has kernel frames, mappings that may be named after modules, or addresses in the kernel half.
+	// message has kernel frames, mappings that may be named after modules, addresses in the kernel half, or
+	// the data that a profile was made from.
 	Snapshot func() *timeline.Snapshot
 
 	// Clock converts the times of samples to the clock of the snapshot. If it is nil, all samples are looked

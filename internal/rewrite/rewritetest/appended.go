@@ -16,7 +16,7 @@ import (
 // sums stay the same; nothing valid becomes invalid, or the other way around (contract 1.4); and no
 // backend refuses what it would have accepted before.
 func CheckRewritten(before, after pprofile.Profiles) error {
-	before = withHiddenMappings(before, after)
+	before = withHidden(before, after)
 	return errors.Join(
 		checkAppended(before, after),
 		checkRest(before, after),
@@ -29,12 +29,12 @@ func CheckRewritten(before, after pprofile.Profiles) error {
 // CheckAppended is the part of CheckRewritten that holds for messages with another entry 0, too: existing entries of shared
 // tables stay as they were, and every appended entry is new (contract 4.5).
 func CheckAppended(before, after pprofile.Profiles) error {
-	return checkAppended(withHiddenMappings(before, after), after)
+	return checkAppended(withHidden(before, after), after)
 }
 
-// withHiddenMappings returns a message whose mappings that show kernel addresses are hidden (contract 4.1) where another
-// message has hidden them.
-func withHiddenMappings(pd, other pprofile.Profiles) pprofile.Profiles {
+// withHidden returns a message whose mappings that show kernel addresses are hidden, and whose original payloads are removed
+// (contract 4.1), where they are in another message.
+func withHidden(pd, other pprofile.Profiles) pprofile.Profiles {
 	hidden := pprofile.NewProfiles()
 	pd.CopyTo(hidden)
 	is := other.Dictionary().MappingTable()
@@ -50,7 +50,19 @@ func withHiddenMappings(pd, other pprofile.Profiles) pprofile.Profiles {
 			m.SetFileOffset(0)
 		}
 	}
+	removePayloads(hidden, other)
 	return hidden
+}
+
+// removePayloads removes the original payload of each profile that has none in another message.
+func removePayloads(pd, other pprofile.Profiles) {
+	is := Profiles(other)
+	for i, profile := range Profiles(pd) {
+		if i < len(is) && is[i].OriginalPayload().Len() == 0 && is[i].OriginalPayloadFormat() == "" {
+			profile.OriginalPayload().FromRaw(nil)
+			profile.SetOriginalPayloadFormat("")
+		}
+	}
 }
 
 func checkAppended(before, after pprofile.Profiles) error {
@@ -137,18 +149,14 @@ func checkRest(before, after pprofile.Profiles) error {
 func withoutStacks(pd pprofile.Profiles) ([]byte, error) {
 	c := pprofile.NewProfiles()
 	pd.ResourceProfiles().CopyTo(c.ResourceProfiles())
-	for _, rp := range c.ResourceProfiles().All() {
-		for _, sp := range rp.ScopeProfiles().All() {
-			for _, profile := range sp.Profiles().All() {
-				divided := pprofile.NewProfile()
-				for _, s := range profile.Samples().All() {
-					s.SetStackIndex(0)
-					divide(s, divided.Samples())
-				}
-				divided.Samples().Sort(compareSamples)
-				divided.Samples().CopyTo(profile.Samples())
-			}
+	for _, profile := range Profiles(c) {
+		divided := pprofile.NewProfile()
+		for _, s := range profile.Samples().All() {
+			s.SetStackIndex(0)
+			divide(s, divided.Samples())
 		}
+		divided.Samples().Sort(compareSamples)
+		divided.Samples().CopyTo(profile.Samples())
 	}
 	return (&pprofile.ProtoMarshaler{}).MarshalProfiles(c)
 }

@@ -177,20 +177,28 @@ type Sample struct {
 // Samples returns all samples of a valid message, in order.
 func Samples(pd pprofile.Profiles) (samples []Sample) {
 	dict := pd.Dictionary()
-	for _, rp := range pd.ResourceProfiles().All() {
-		for _, sp := range rp.ScopeProfiles().All() {
-			for _, profile := range sp.Profiles().All() {
-				for _, s := range profile.Samples().All() {
-					sample := Sample{Values: s.Values().AsRaw(), Timestamps: s.TimestampsUnixNano().AsRaw()}
-					for _, loc := range dict.StackTable().At(int(s.StackIndex())).LocationIndices().All() {
-						sample.Stack = append(sample.Stack, FrameAt(dict, loc))
-					}
-					samples = append(samples, sample)
-				}
+	for _, profile := range Profiles(pd) {
+		for _, s := range profile.Samples().All() {
+			sample := Sample{Values: s.Values().AsRaw(), Timestamps: s.TimestampsUnixNano().AsRaw()}
+			for _, loc := range dict.StackTable().At(int(s.StackIndex())).LocationIndices().All() {
+				sample.Stack = append(sample.Stack, FrameAt(dict, loc))
 			}
+			samples = append(samples, sample)
 		}
 	}
 	return samples
+}
+
+// Profiles returns all profiles of a message, in order.
+func Profiles(pd pprofile.Profiles) (profiles []pprofile.Profile) {
+	for _, rp := range pd.ResourceProfiles().All() {
+		for _, sp := range rp.ScopeProfiles().All() {
+			for _, profile := range sp.Profiles().All() {
+				profiles = append(profiles, profile)
+			}
+		}
+	}
+	return profiles
 }
 
 // entry returns an entry of a table, or the zero value if the table was left out.

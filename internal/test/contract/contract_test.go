@@ -182,7 +182,17 @@ func shown(pd pprofile.Profiles) (n int) {
 	return n
 }
 
-// withoutAddresses returns a message without the absolute addresses that may be hidden.
+// payloads returns the number of profiles that have an original payload.
+func payloads(pd pprofile.Profiles) (n int) {
+	for _, p := range rewritetest.Profiles(pd) {
+		if p.OriginalPayload().Len() > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// withoutAddresses returns a message without the absolute addresses and payloads that may be hidden.
 func withoutAddresses(pd pprofile.Profiles) pprofile.Profiles {
 	pd = copyOf(pd)
 	for _, loc := range pd.Dictionary().LocationTable().All() {
@@ -197,13 +207,21 @@ func withoutAddresses(pd pprofile.Profiles) pprofile.Profiles {
 			m.SetFileOffset(0)
 		}
 	}
+	for _, p := range rewritetest.Profiles(pd) {
+		p.SetOriginalPayloadFormat("")
+		p.OriginalPayload().FromRaw(nil)
+	}
 	return pd
 }
 
 // checkAll checks what holds for every message.
 func (c *modelCase) checkAll(out pprofile.Profiles) {
-	if a := (asker{world: c.world, opts: c.opts}); a.hides() && shown(out) > 0 {
+	hides := (&asker{world: c.world, opts: c.opts}).hides()
+	if hides && shown(out) > 0 {
 		c.failf("contract 4.1: %d absolute addresses are shown", shown(out))
+	}
+	if n := payloads(out); hides && n > 0 || !hides && n != payloads(c.in) {
+		c.failf("contract 4.1: %d profiles have their payload", n)
 	}
 	if err := rewritetest.CheckValid(c.in); err != nil {
 		c.failf("the message that came is not valid: %v", err)

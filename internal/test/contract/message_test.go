@@ -40,6 +40,10 @@ func (w *world) message(unix func(boot int64) uint64) pprofile.Profiles {
 			m.LastProfile().SetTime(pcommon.Timestamp(unix(w.moment())))
 			m.LastProfile().SetDurationNano(uint64(r.Intn(3)*r.Intn(2000)) * uint64(ms))
 		}
+		if w.serial%4 == 3 { // as good as random
+			m.LastProfile().SetOriginalPayloadFormat("linux_perf")
+			m.LastProfile().OriginalPayload().FromRaw([]byte("PERFILE2"))
+		}
 		for range r.Intn(8) {
 			m.Sample(stacks[r.Intn(len(stacks))]...)
 			w.sample(m, unix)
