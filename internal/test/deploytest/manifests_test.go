@@ -57,21 +57,33 @@ func kustomizations(t *testing.T) (list []string) {
 	return append(list, everything)
 }
 
+// componentsOf returns the names of the components in a manifest, without those that another one contains.
+func componentsOf(t *testing.T, name string) (list []string) {
+	t.Helper()
+	switch name {
+	case "base":
+		return nil
+	case locates:
+		return []string{"locate", "kernelstack"}
+	case everything:
+		all, err := filepath.Glob(kubernetes + everything)
+		require.NoError(t, err)
+		for _, component := range all {
+			if c := filepath.Base(component); c != "kernelstack" && c != "locate" { // off-cpu contains kernelstack
+				list = append(list, c)
+			}
+		}
+		return list
+	default:
+		return []string{filepath.Base(name)}
+	}
+}
+
 // directory returns the directory to render. For components, this is one that also has the base.
 func directory(t *testing.T, name string) string {
 	t.Helper()
 	if !strings.HasPrefix(name, "components/") {
 		return kubernetes + name
-	}
-	components, err := filepath.Glob(kubernetes + name)
-	require.NoError(t, err)
-	switch name {
-	case everything: // off-cpu contains kernelstack
-		components = slices.DeleteFunc(components, func(c string) bool {
-			return filepath.Base(c) == "kernelstack" || filepath.Base(c) == filepath.Base(locates)
-		})
-	case locates:
-		components = append(components, kubernetes+"components/kernelstack")
 	}
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
@@ -79,8 +91,8 @@ func directory(t *testing.T, name string) string {
 		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
 		Resources: []string{relative(t, dir, kubernetes+"base")},
 	}
-	for _, component := range components {
-		k.Components = append(k.Components, relative(t, dir, component))
+	for _, component := range componentsOf(t, name) {
+		k.Components = append(k.Components, relative(t, dir, kubernetes+"components/"+component))
 	}
 	text, err := yaml.Marshal(k)
 	require.NoError(t, err)
