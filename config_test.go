@@ -5,6 +5,9 @@ package kernelsym
 import (
 	"encoding/json"
 	"os"
+	"reflect"
+	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,6 +21,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/metadata"
 	"github.com/kernelsym/kernelsym/internal/packs"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
 func load(raw map[string]any) (*Config, error) {
@@ -190,6 +194,70 @@ func packsWith(key string, value any) map[string]any {
 	info := map[string]any{"directory": "/packs", "url": "https://packs.example/{build_id}"}
 	info[key] = value
 	return map[string]any{"debug_info": info}
+}
+
+// TestContract_6_4_KeysOfACache verifies that both pages name the keys whose change has everything read again.
+func TestContract_6_4_KeysOfACache(t *testing.T) {
+	kerneltest.SameInEachKernel(t) // the pages are not in virtual machines
+	configuration := func() *Config {
+		c, err := load(packsWith("inline", true))
+		require.NoError(t, err)
+		return c
+	}
+	var decide []string
+	for i := range reflect.TypeFor[Config]().NumField() {
+		field := reflect.TypeFor[Config]().Field(i)
+		for _, value := range valuesIn(field) {
+			c := configuration()
+			change(reflect.ValueOf(c).Elem().FieldByIndex(value))
+			if key := field.Tag.Get("mapstructure"); c.cacheKey() != configuration().cacheKey() && !slices.Contains(decide, key) {
+				decide = append(decide, key)
+			}
+		}
+	}
+	for page, sentence := range map[string]string{
+		"docs/contract.md": `If one of\s+the keys ([^.]+) changes`, "docs/collector.md": `unless it changes ([^.]+)\.`,
+	} {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		list := regexp.MustCompile(sentence).FindStringSubmatch(string(text))
+		require.NotNil(t, list, page)
+		var named []string
+		for _, key := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(list[1], -1) {
+			named = append(named, key[1])
+		}
+		assert.ElementsMatch(t, decide, named, page)
+	}
+}
+
+// valuesIn returns the indices of a field or, for a section of ours, of the fields in it that are values.
+func valuesIn(field reflect.StructField) (indices [][]int) {
+	switch {
+	case field.Tag.Get("mapstructure") == "":
+		return nil
+	case field.Type.Kind() != reflect.Struct:
+		return [][]int{field.Index}
+	case field.Type.PkgPath() != reflect.TypeFor[Config]().PkgPath():
+		return nil
+	}
+	for i := range field.Type.NumField() {
+		for _, below := range valuesIn(field.Type.Field(i)) {
+			indices = append(indices, slices.Concat(field.Index, below))
+		}
+	}
+	return indices
+}
+
+// change gives a key another value.
+func change(v reflect.Value) {
+	switch {
+	case v.Kind() == reflect.Bool:
+		v.SetBool(!v.Bool())
+	case v.CanInt():
+		v.SetInt(v.Int() + 1)
+	default:
+		v.SetString(v.String() + "1")
+	}
 }
 
 // TestSchema: the generated schema has every key of the configuration.

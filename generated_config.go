@@ -144,7 +144,7 @@ type Config struct {
 	// AbsoluteFrom which messages may have absolute addresses looked up. local selects those of the receiver kernelstack in this collector, and those that arrive over a unix socket; in all others, frames with an absolute address get no name. A sender that can read the metrics of kernelsym could otherwise find out where the kernel is loaded.
 	AbsoluteFrom string `mapstructure:"absolute_from"`
 
-	// Addresses what to do with a frame's address. relative makes it an offset from the start of the core kernel, its module or its BPF function, the same on every machine with this build, if kernelsym knows which of these the frame is in. hide also writes 0 for every other absolute address of this kernel, and removes original_payload. auto is relative or, while the kernel hides its symbols, hide. keep leaves absolute addresses.
+	// Addresses what to do with a frame's address. relative makes it an offset from the start of the core kernel, its module or its BPF function, the same on every machine with this build, if kernelsym knows which of these the frame is in. hide also writes 0 for every other absolute kernel address, also of guests, other hosts and other builds, and removes original_payload. auto is relative or, while the kernel hides its symbols, hide. keep leaves absolute addresses.
 	Addresses string `mapstructure:"addresses"`
 
 	// Bpf how BPF programs are followed.

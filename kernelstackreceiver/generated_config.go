@@ -27,7 +27,7 @@ type OffCPU struct {
 	// Sum whether waits of a profile are one sample if they have the same stack, which lies in the text of the core kernel, and the same attributes. Its value is their sum, its timestamp the end of the last one. If false, or where the addresses in /proc/kallsyms are hidden and the kernel is not located, each wait is a sample of its own.
 	Sum bool `mapstructure:"sum"`
 
-	// Threshold waits that are shorter than this are left out. 0 leaves none out.
+	// Threshold waits that are shorter than this are left out. 0s leaves none out.
 	Threshold time.Duration `mapstructure:"threshold"`
 
 	// prevent unkeyed literal initialization
