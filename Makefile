@@ -254,8 +254,9 @@ changelog-entry: $(TOOLS)/chloggen ## start a changelog entry: NAME=short-name
 	@$(TOOLS)/chloggen new --filename '$(NAME)' --config .chloggen/config.yaml
 
 .PHONY: vulncheck
-vulncheck: $(TOOLS)/govulncheck ## check the code that is called against the vulnerability database
+vulncheck: $(TOOLS)/govulncheck collector-sources ## check the code that the programs call against the vulnerability database
 	$(TOOLS)/govulncheck ./...
+	$(TOOLS)/govulncheck -C $(BUILD) . # the collector's other components are only in its own module
 
 .PHONY: generate
 generate: $(TOOLS)/mdatagen ## make the files that metadata.yaml describes
