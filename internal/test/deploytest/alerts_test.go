@@ -200,6 +200,12 @@ func troublesOfCollectors() map[string]alertCase {
 		},
 		"some requests fail":         {node("a", counter(failedBy("a", "otlp_grpc"), 1)), []string{"KernelsymNothingDelivered node-a"}},
 		"requests failed once":       {node("a", always(failedBy("a", "otlp_grpc"), 7)), nil},
+		"large messages are refused": {node("a", counter(refused("a", "too_large"), 1)), []string{"KernelsymMessagesRefused node-a"}},
+		"for two reasons": {
+			both(node("a"), node("b", counter(refused("b", "busy"), 0.2), counter(refused("b", "malformed"), 1))),
+			[]string{"KernelsymMessagesRefused node-b", "KernelsymMessagesRefused node-b"},
+		},
+		"messages were refused once": {node("a", always(refused("a", "busy"), 7)), nil},
 		"nothing to deliver":         {with(node("a"), always(accepted("a"), 600), always(sent("a"), 600)), []string{"KernelsymNoProfiles node-a"}},
 		"a collector for other data": {both(node("a"), []series{counter(accepted("b"), 600), counter(failedBy("b", "otlp_grpc"), 1)}), nil},
 	}

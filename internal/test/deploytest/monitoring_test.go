@@ -121,35 +121,40 @@ func metricsOf(t *testing.T, query string) (names []string, labels map[string][]
 	return names, labels
 }
 
-// exposedNames returns the names under which Prometheus has the metrics of metadata.yaml, and the
-// values of their attributes.
+// exposedNames returns the names under which Prometheus has the metrics of the processor and of the extension, and the values of
+// their attributes.
 func exposedNames(t *testing.T) (names []string, values map[string][]string) {
 	t.Helper()
-	text, err := os.ReadFile(repository + "/metadata.yaml")
-	require.NoError(t, err)
-	var metadata struct {
-		Attributes map[string]struct {
-			Enum []string `json:"enum"`
-		} `json:"attributes"`
-		Telemetry struct {
-			Metrics map[string]struct {
-				Histogram *struct{} `json:"histogram"`
-			} `json:"metrics"`
-		} `json:"telemetry"`
-	}
-	require.NoError(t, yaml.Unmarshal(text, &metadata))
-	for name, metric := range metadata.Telemetry.Metrics {
-		if metric.Histogram != nil {
-			name += "_bucket"
-		}
-		names = append(names, "otelcol_"+name)
-	}
 	values = map[string][]string{"source": {"kallsyms", "modules", "bpf", "packs"}, "data_type": {"profiles"}} // exporterhelper has the latter
-	for name, attribute := range metadata.Attributes {
-		values[name] = append(values[name], attribute.Enum...)
+	for _, file := range []string{"/metadata.yaml", "/admissionextension/metadata.yaml"} {
+		text, err := os.ReadFile(repository + file)
+		require.NoError(t, err)
+		var metadata struct {
+			Attributes map[string]struct {
+				Enum []string `json:"enum"`
+			} `json:"attributes"`
+			Telemetry struct {
+				Metrics map[string]struct {
+					Histogram *struct{} `json:"histogram"`
+				} `json:"metrics"`
+			} `json:"telemetry"`
+		}
+		require.NoError(t, yaml.Unmarshal(text, &metadata))
+		for name, metric := range metadata.Telemetry.Metrics {
+			if metric.Histogram != nil {
+				name += "_bucket"
+			}
+			names = append(names, "otelcol_"+name)
+		}
+		for name, attribute := range metadata.Attributes {
+			values[name] = append(values[name], attribute.Enum...)
+		}
 	}
 	return names, values
 }
+
+// ours matches the names of these metrics. TestContainer checks the collector's own metrics.
+var ours = regexp.MustCompile(`^otelcol_(processor_kernelsym|extension_admission)_`)
 
 // TestMonitoring verifies that the dashboard and the alerts parse, that they read only existing
 // metrics and labels, and that a panel or an alert reads each metric.
@@ -162,7 +167,7 @@ func TestMonitoring(t *testing.T) {
 				names, labels := metricsOf(t, query)
 				require.NotEmpty(t, names, where)
 				for _, name := range names {
-					if strings.HasPrefix(name, "otelcol_processor_kernelsym_") { // TestContainer checks the collector's own metrics
+					if ours.MatchString(name) {
 						assert.Contains(t, exposed, name, where)
 					}
 				}

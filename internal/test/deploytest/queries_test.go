@@ -85,6 +85,11 @@ func queueOf(instance, exporter string) string {
 	return fmt.Sprintf(`otelcol_exporter_queue_size{instance=%q, node=%q, exporter=%q, data_type="profiles"}`, instance, "node-"+instance, exporter)
 }
 
+// refused returns the name of the metric that counts the requests that the extension admission has refused.
+func refused(instance, reason string) string {
+	return fmt.Sprintf(`otelcol_extension_admission_refused_requests{instance=%q, node=%q, reason=%q}`, instance, "node-"+instance, reason)
+}
+
 // up returns the name of the metric that Prometheus has of each target, whether it answers or not.
 func up(instance string) string {
 	return fmt.Sprintf(`up{instance=%q, node=%q}`, instance, "node-"+instance)
