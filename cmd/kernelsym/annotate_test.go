@@ -17,6 +17,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/lookup"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/running"
+	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
@@ -292,4 +293,39 @@ func TestAnnotateCaller(t *testing.T) {
 	assert.Equal(t, "pc : [<ffffffffa7000060 idle include/idle.h:6 (inlined) main_loop+0x10 init/main.c:14>] "+
 		"lr : [<ffffffffa7000060 core::fmt::pick include/idle.h:31 (inlined) idle include/idle.h:5 (inlined) "+
 		"main_loop+0x10 init/main.c:14>] pstate: 60400009", out)
+}
+
+// TestContract_2_7_FirstByteOfTheNextFunction verifies that the return address of a call at the end of a function gets nothing
+// of the next one, although arm64 prints it as offset 0 of that.
+func TestContract_2_7_FirstByteOfTheNextFunction(t *testing.T) {
+	dir := t.TempDir()
+	w := pack.NewWriter(pack.Info{BuildID: kernelID, Name: "vmlinux", Text: 0xffffffff81000000, Stext: 0xffffffff81000000, Extent: pack.Range{End: 0x100}})
+	for i, name := range []string{"last", "next"} {
+		start, file := uint32(0x40+0x40*i), w.File(name+".c")
+		w.Row(start, w.Node(0, w.Function(name, file, 1), 0, 0), file, 5)
+		w.Symbol(symbol(start, start+0x40, name))
+	}
+	w.Row(0xc0, 0, 0, 0)
+	writePack(t, dir, kernelID, w)
+	for _, tt := range []struct{ text, want string }{
+		{"Call trace:\n next+0x0/0x40 (C)", ""},
+		{"Call trace:\n next+0x0/0x40", ""}, // not decided
+		{"lr : next+0x0/0x40", ""},
+		{"pc : next+0x0/0x40", " (next.c:5)"},
+		{"Call Trace:\n last+0x40/0x40", " (last.c:5)"},
+		{"Call Trace:\n last+0x0/0x40", " (last.c:5)"}, // no function has the byte before
+	} {
+		out, _ := annotateWithPacks(t, dir, tt.text, "--build-id", kernelID)
+		assert.Equal(t, tt.text+tt.want, out)
+	}
+	const asLast, asNext = " last+0x40 [vmlinux] 0123456789abcdef last.c:5\n", " next+0x0 [vmlinux] 0123456789abcdef next.c:5\n"
+	for args, want := range map[string]string{
+		"vmlinux+0x80": asNext, "next+0x0/0x40": asNext, "next+0x0": asNext,
+		"--caller vmlinux+0x80": asLast, "--caller next+0x0/0x40": asLast, "--caller next+0x0": asLast,
+		"last+0x40/0x40": asLast, "--caller last+0x40": asLast,
+	} {
+		out, _, err := lookedUp(t, append(strings.Fields(args), "--procfs", t.TempDir(), "--sysfs", t.TempDir(), "--pack", dir)...)
+		require.NoError(t, err)
+		assert.Equal(t, "vmlinux+0x80"+want, out, args)
+	}
 }

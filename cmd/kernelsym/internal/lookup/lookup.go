@@ -188,11 +188,14 @@ func (r *Resolver) atOffset(ctx context.Context, q *query) ([]*Answer, error) {
 			continue
 		}
 		addr := symbol.Start + uint64(q.offset)
-		a, err := r.describe(f.in, f.hit, addr, lineAddress(addr, symbol.Start, symbol.End(), r.Caller))
+		hit, lookedUp := find(f.in.snapshot, addr, r.Caller || addr == symbol.End())
+		a, err := r.describe(f.in, hit, addr, lookedUp)
 		if err != nil {
 			return nil, err
 		}
-		a.Alias = f.alias()
+		if hit.Symbol == symbol {
+			a.Alias = f.alias()
+		}
 		found = append(found, a)
 	}
 	if len(found) == 0 && len(functions) == 0 {
@@ -202,8 +205,8 @@ func (r *Resolver) atOffset(ctx context.Context, q *query) ([]*Answer, error) {
 }
 
 // InPack returns the answer of the pack of a build to an offset in a function as the kernel prints it, such as
-// ksys_read+0x6f/0xf0. It returns nil if the image of that build has another name, or if the source line is not certain. An
-// error says that the pack cannot be used.
+// ksys_read+0x6f/0xf0. It returns nil if the image of that build has another name, or if the source line is not certain, or if
+// it is looked up in another function. An error says that the pack cannot be used.
 func (r *Resolver) InPack(ctx context.Context, offset, image, build string) (*Answer, error) {
 	q, err := parseQuery(offset)
 	if err != nil || q.kind != queryOffset || q.size == 0 {
@@ -211,18 +214,13 @@ func (r *Resolver) InPack(ctx context.Context, offset, image, build string) (*An
 	}
 	q.module, q.build = image, build
 	answers, err := r.atOffset(ctx, &q)
-	if errors.Is(err, ErrNoFunction) || err == nil && (len(answers) != 1 || answers[0].File == "") {
+	switch {
+	case errors.Is(err, ErrNoFunction):
 		return nil, nil //nolint:nilnil // the pack does not have it
-	} else if err != nil {
+	case err != nil:
 		return nil, err
+	case len(answers) != 1 || answers[0].File == "" || answers[0].Offset == nil || *answers[0].Offset != uint64(q.offset):
+		return nil, nil //nolint:nilnil // its line is not certain, or it is a return address to another function
 	}
 	return answers[0], nil
-}
-
-// lineAddress returns the address in a function at which to look up the source line.
-func lineAddress(addr, start, end uint64, caller bool) uint64 {
-	if addr > start && (caller || addr == end) {
-		return addr - 1
-	}
-	return addr
 }
