@@ -38,7 +38,7 @@ var (
 // maxMessage is the largest plausible length of a message: collectors accept much smaller ones.
 const maxMessage = 256 << 20
 
-// Read reads messages in any of the file exporter's formats: JSON with a message a line, or
+// Read reads messages in any of the file exporter's formats: JSON with one or more messages a line, or
 // messages with a four-byte big-endian length before each, which are binary protobuf or compressed
 // with zstd. The whole file may also be compressed with zstd or gzip. Read calls visit for each
 // message, with the names that are written in it, and stops at the first error. If the last message is cut off because the collector is
@@ -124,22 +124,44 @@ func firstError(head []byte, err error) error {
 	return fmt.Errorf("this is %s; %w", what, ErrFormat)
 }
 
-// jsonMessages returns a function that returns the next message of a sequence of lines.
+// jsonMessages returns a function that returns the next message of a sequence of lines. A line can have several.
 func jsonMessages(r *bufio.Reader) func() (pprofile.Profiles, error) {
+	var rest []byte // of the line that was read last
+	var end error   // why there is no further line
 	return func() (pprofile.Profiles, error) {
-		for {
-			line, err := readLine(r)
-			if err != nil && !errors.Is(err, io.EOF) {
-				return pprofile.Profiles{}, err
+		for len(rest) == 0 {
+			if end != nil {
+				return pprofile.Profiles{}, end
 			}
-			if line = bytes.TrimSpace(line); len(line) > 0 {
-				return decodeJSON(line, err != nil)
+			var line []byte
+			if line, end = readLine(r); end != nil && !errors.Is(end, io.EOF) {
+				return pprofile.Profiles{}, end
 			}
-			if err != nil {
-				return pprofile.Profiles{}, err
-			}
+			rest = bytes.TrimSpace(line)
 		}
+		value, more, err := firstValue(rest)
+		switch cut := errors.Is(err, io.ErrUnexpectedEOF); {
+		case cut && end == nil:
+			err = errLines
+		case !cut && err != nil:
+			err = fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		if err != nil {
+			return pprofile.Profiles{}, err
+		}
+		rest = more
+		return decodeJSON(value)
 	}
+}
+
+// firstValue returns the first JSON value of a line, and what follows it.
+func firstValue(line []byte) (value, rest []byte, err error) {
+	if json.Valid(line) {
+		return line, nil, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	err = d.Decode((*json.RawMessage)(&value))
+	return value, bytes.TrimSpace(line[d.InputOffset():]), err
 }
 
 // errLong is returned for a line that is longer than a message can be.
@@ -161,26 +183,16 @@ func readLine(r *bufio.Reader) (line []byte, err error) {
 // errLines is returned for a line that ends within a message.
 var errLines = fmt.Errorf("%w: the message does not end on its line", ErrDamaged)
 
-// decodeJSON decodes a line, which may be cut off if it is the last one.
-func decodeJSON(line []byte, last bool) (pprofile.Profiles, error) {
-	pd, err := (&pprofile.JSONUnmarshaler{}).UnmarshalProfiles(line)
-	if err == nil && pd.ResourceProfiles().Len() == 0 {
-		return pd, checkKeys(line)
-	}
-	if err == nil {
-		return pd, nil
-	}
-	var value json.RawMessage
-	syntax := json.NewDecoder(bytes.NewReader(line)).Decode(&value)
+// decodeJSON decodes a JSON value. What follows a value would be ignored.
+func decodeJSON(value []byte) (pprofile.Profiles, error) {
+	pd, err := (&pprofile.JSONUnmarshaler{}).UnmarshalProfiles(value)
 	switch {
-	case errors.Is(syntax, io.ErrUnexpectedEOF) && last:
-		return pd, io.ErrUnexpectedEOF
-	case errors.Is(syntax, io.ErrUnexpectedEOF):
-		return pd, errLines
-	case syntax != nil:
-		err = syntax
+	case err != nil:
+		return pd, fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint // callers have no use for the wrapped error
+	case pd.ResourceProfiles().Len() == 0:
+		return pd, checkKeys(value)
 	}
-	return pd, fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint // callers have no use for the wrapped error
+	return pd, nil
 }
 
 // binaryMessages returns a function that returns the next message of a sequence of lengths and
@@ -197,7 +209,10 @@ func binaryMessages(r io.Reader, z *zstd.Decoder) func() (pprofile.Profiles, err
 			return pprofile.Profiles{}, err
 		}
 		if bytes.HasPrefix(message, []byte("{")) {
-			return decodeJSON(message, false)
+			if !json.Valid(message) {
+				return pprofile.Profiles{}, fmt.Errorf("%w: the message is not one JSON value", ErrDamaged)
+			}
+			return decodeJSON(message)
 		}
 		pd, err := (&pprofile.ProtoUnmarshaler{}).UnmarshalProfiles(message)
 		if err != nil {

@@ -62,6 +62,8 @@ func formats(t testing.TB) map[string][]byte {
 	return map[string][]byte{
 		"json":                  lines,
 		"json without end":      lines[:len(lines)-1],
+		"json on one line":      bytes.ReplaceAll(lines, []byte("\n"), nil),
+		"json, spaces between":  bytes.ReplaceAll(lines, []byte("\n"), []byte(" \t\r ")),
 		"json, CRLF":            bytes.ReplaceAll(lines, []byte("\n"), []byte("\r\n\r\n")),
 		"json, zstd a message":  twice(compressed(json)),
 		"json, zstd":            compressed(lines),
@@ -143,9 +145,12 @@ func TestReadErrors(t *testing.T) {
 	for name, file := range map[string][]byte{
 		"json":   append(bytes.Clone(all["json"]), "{]\n"...),
 		"lines":  append(bytes.Clone(all["json"]), "{\n}\n"...),
+		"behind": append(bytes.Clone(all["json on one line"]), " garbage {{{"...),
+		"NUL":    append(append(bytes.Clone(all["json on one line"]), 0), all["json"]...),
 		"length": append(bytes.Clone(all["proto"]), 0xff, 0xff, 0xff, 0xff, 1),
 		"proto":  append(bytes.Clone(all["proto"]), 0, 0, 0, 2, 0xff, 0xff),
 		"zstd":   append(bytes.Clone(all["proto"]), 0, 0, 0, 6, 0x28, 0xb5, 0x2f, 0xfd, 0xff, 0xff),
+		"second": append(append(bytes.Clone(all["proto"]), 0, 0, 0, 27), `{"resourceProfiles":[{}]}{}`...),
 		"inner":  append(bytes.Clone(all["proto"]), 0, 0, 0, 1, '{'),
 	} {
 		t.Run(name, func(t *testing.T) {
