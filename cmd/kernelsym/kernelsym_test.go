@@ -322,7 +322,7 @@ func TestFilesOfSeveralTypes(t *testing.T) {
 	for args, want := range map[string][2]string{
 		"top":                            {"3 of 4 samples in the kernel", "Left out 1 profile with values of type off_cpu in nanoseconds. --type chooses.\n"},
 		"top --type off_cpu":             {"0s of 0s of waits in the kernel", "Left out 1 profile with values of type samples in count. --type chooses.\n"},
-		"top --by process":               {"4 samples of 1 process", "Left out 1 profile with values of type off_cpu in nanoseconds. --type chooses.\n"},
+		"top --by process":               {"4 samples of 0 processes", "Left out 1 profile with values of type off_cpu in nanoseconds. --type chooses.\n"},
 		"view --folded - --type off_cpu": {"", "Left out 1 profile with values of type samples in count. --type chooses.\n"},
 		"top --by process -o json":       {`"percent_of": "all samples"`, "Left out 1 profile with values of type off_cpu in nanoseconds. --type chooses.\n"},
 	} {

@@ -14,11 +14,13 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 )
 
 // viewFilter selects samples by the process and the container that they belong to.
 type viewFilter struct {
-	names   map[string]string // of processes, by id
+	names   map[process]string
+	hosts   map[string]bool
 	wanted  map[string]string // by the name of a choice; empty for all samples
 	choices []choice
 }
@@ -31,10 +33,12 @@ type choice struct {
 
 // newViewFilter returns a filter for samples that selects what a query of the page asks for.
 func newViewFilter(samples []*profile.Sample, query url.Values) *viewFilter {
-	f := &viewFilter{names: make(map[string]string), wanted: make(map[string]string)}
+	f := &viewFilter{names: make(map[process]string), hosts: make(map[string]bool), wanted: make(map[string]string)}
 	for _, s := range samples {
-		if pid, name := label(s, semconv.ProcessPIDKey), label(s, semconv.ThreadNameKey); pid != "" && pid == label(s, semconv.ThreadIDKey) && name != "" {
-			f.names[pid] = name
+		p := processOf(s)
+		f.hosts[p.host] = true
+		if name := label(s, semconv.ThreadNameKey); p.id != "" && p.id == label(s, semconv.ThreadIDKey) && name != "" {
+			f.names[p] = name
 		}
 	}
 	f.choices = []choice{{"process", "processes", make(map[string]int64)}, {"container", "containers", make(map[string]int64)}}
@@ -51,6 +55,17 @@ func newViewFilter(samples []*profile.Sample, query url.Values) *viewFilter {
 	return f
 }
 
+// process identifies a process. Its id is empty if it is not known, its host if the file does not say it.
+type process struct{ host, id string }
+
+func processOf(s *profile.Sample) process {
+	p := process{id: label(s, semconv.ProcessPIDKey)}
+	for _, key := range profilefile.HostKeys {
+		p.host = cmp.Or(p.host, label(s, key))
+	}
+	return p
+}
+
 func label(s *profile.Sample, key attribute.Key) string {
 	if values := s.Label[string(key)]; len(values) > 0 {
 		return values[0]
@@ -64,11 +79,15 @@ func (f *viewFilter) of(s *profile.Sample, choice string) string {
 	if choice == "container" {
 		return printable.Text(label(s, semconv.ContainerIDKey))
 	}
-	pid := label(s, semconv.ProcessPIDKey)
-	if name := f.names[pid]; name != "" {
-		return printable.Text(name) + "[" + pid + "]"
+	p := processOf(s)
+	text := p.id
+	if name := f.names[p]; name != "" {
+		text = printable.Text(name) + "[" + p.id + "]"
 	}
-	return pid
+	if p.id != "" && p.host != "" && len(f.hosts) > 1 {
+		text += " on " + printable.Text(p.host)
+	}
+	return text
 }
 
 // selects reports whether a sample is selected.

@@ -58,3 +58,21 @@ func TestViewFilters(t *testing.T) {
 	require.NoError(t, response.Body.Close())
 	assert.Equal(t, http.StatusNotFound, response.StatusCode)
 }
+
+// TestViewFiltersOfSeveralHosts verifies that processes of two hosts with the same id are two choices.
+func TestViewFiltersOfSeveralHosts(t *testing.T) {
+	named := func(pd pprofile.Profiles, key, host string) pprofile.Profiles {
+		for _, rp := range pd.ResourceProfiles().All() {
+			rp.Resource().Attributes().PutStr(key, host)
+		}
+		return pd
+	}
+	url := serveView(t, profileFile(t, named(ofProcess(kinds(), 10, "bash", ""), "host.name", "vm"), named(ofProcess(message(), 10, "dd", ""), "host.id", "x<")))
+	all := get(t, url)
+	for _, text := range []string{`&#34;bash[10] on vm&#34;`, `&#34;dd[10] on x\u003c&#34;`} {
+		assert.Contains(t, all, text)
+	}
+	one := get(t, url+"?process=dd%5B10%5D+on+x%3C")
+	assert.Contains(t, one, ">b<")
+	assert.NotContains(t, one, ">nft_do_chain<")
+}

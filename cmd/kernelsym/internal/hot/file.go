@@ -3,6 +3,7 @@
 package hot
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -70,7 +71,8 @@ func (f *File) Add(n *rewrite.Named) {
 			}
 			f.counts.addSample(s, codes)
 			if f.by != "" {
-				f.groups.addSample(f.by, s, codes)
+				t := readTask(s)
+				f.groups.addSample(f.by.memberInFile(s, &t), &t, f.by.nameIn(&t), s, codes)
 			}
 		}
 	}
@@ -117,18 +119,38 @@ func (f *File) Print(out *printable.Printer, by string, count int) error {
 
 // printGroups prints the table of groups. Shares are relative to all samples.
 func (f *File) printGroups(out *printable.Printer, count int) error {
-	g, m := f.groups, f.measure()
-	if err := out.Printf("%s of %s%s\n", m.amount(g.sum()), f.by.count(len(g.all)), f.over()); err != nil {
+	g, m, known := f.groups, f.measure(), f.groups.known()
+	if err := out.Printf("%s of %s%s\n", m.amount(g.sum()), f.by.count(len(known)), f.over()); err != nil {
 		return err
 	}
-	head := append([]string{"TOTAL", "TOTAL%", "KERNEL", "KERNEL%"}, f.by.ids()...)
+	for _, problem := range f.problems() {
+		out.Printf("%s\n", problem)
+	}
+	head := []string{"TOTAL", "TOTAL%", "KERNEL", "KERNEL%"}
+	hosts := g.hasHosts()
+	if hosts {
+		head = append(head, "HOST")
+	}
+	head = append(head, f.by.ids()...)
 	rows := [][]string{append(head, "  "+strings.ToUpper(string(f.by)))}
 	for _, member := range topview.Limit(g.sorted(ByTime, 0), count) {
 		is, of := g.all[member], float64(g.sum())
-		cells := append([]string{m.number(is.All), inPercent(is.All, of), m.number(is.Kernel), inPercent(is.Kernel, of)}, f.by.idsOf(member)...)
+		cells := []string{m.number(is.All), inPercent(is.All, of), m.number(is.Kernel), inPercent(is.Kernel, of)}
+		if hosts {
+			cells = append(cells, cmp.Or(member.host, "-"))
+		}
+		cells = append(cells, f.by.idsOf(member)...)
 		rows = append(rows, append(cells, "  "+f.by.nameOf(member, g.names)))
 	}
 	return printTable(out, rows)
+}
+
+// problems describes what the file does not say.
+func (f *File) problems() []string {
+	if len(f.groups.all) == 0 || len(f.groups.known()) > 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("No sample has the attribute %s.", f.by.key())}
 }
 
 func inPercent(part int64, of float64) string { return fmt.Sprintf("%.1f%%", percent(part, of)) }
@@ -209,6 +231,7 @@ func (f *File) JSON(by string, count int) any {
 	if f.by != "" {
 		j := f.groups.json(f.by, float64(f.groups.sum()), 0, nil, count)
 		j.PercentOf, j.Unit, j.Seconds = "all samples", m.jsonUnit, f.elapsed().Seconds()
+		j.Problems = f.problems()
 		return j
 	}
 	j := f.counts.json(float64(f.counts.Kernel), by, count)

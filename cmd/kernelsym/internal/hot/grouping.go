@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 	"github.com/kernelsym/kernelsym/internal/otlp"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
@@ -61,16 +62,41 @@ func readTask(s *rewrite.NamedSample) (t task) {
 	}
 }
 
+// key returns the attribute that a sample in a file must have to belong to a group.
+func (by Grouping) key() attribute.Key {
+	switch by {
+	case ByThread:
+		return semconv.ThreadIDKey
+	case ByContainer:
+		return semconv.ContainerIDKey
+	case ByCPU:
+		return semconv.CPULogicalNumberKey
+	}
+	return semconv.ProcessPIDKey
+}
+
 // member identifies a group, by the fields that belong to the grouping.
 type member struct {
 	pid, tid, cpu int64
 	container     string
+	host          string // empty for this machine, and if a file does not say it
+	unknown       bool   // the samples of a file that lack the attribute
 }
 
-func (m member) String() string { return fmt.Sprintf("%d %d %d %s", m.pid, m.tid, m.cpu, m.container) }
+func (m member) String() string {
+	return fmt.Sprintf("%d %d %d %s %s %t", m.pid, m.tid, m.cpu, m.container, m.host, m.unknown)
+}
 
+// compare orders groups by their ids, those without at the end.
 func (m member) compare(o member) int {
-	return cmp.Or(cmp.Compare(m.pid, o.pid), cmp.Compare(m.tid, o.tid), cmp.Compare(m.cpu, o.cpu), cmp.Compare(m.container, o.container))
+	switch {
+	case m.unknown && !o.unknown:
+		return 1
+	case o.unknown && !m.unknown:
+		return -1
+	}
+	return cmp.Or(cmp.Compare(m.pid, o.pid), cmp.Compare(m.tid, o.tid), cmp.Compare(m.cpu, o.cpu), cmp.Compare(m.container, o.container),
+		cmp.Compare(m.host, o.host))
 }
 
 func (by Grouping) memberOf(t *task) member {
@@ -83,6 +109,19 @@ func (by Grouping) memberOf(t *task) member {
 		return member{cpu: t.cpu}
 	}
 	return member{pid: t.pid}
+}
+
+// memberInFile returns the group of a sample of a file. What kernelsym itself samples lacks an attribute only if that does not
+// apply, such as the process of an idle CPU; in a file, the attribute may also have been disabled.
+func (by Grouping) memberInFile(s *rewrite.NamedSample, t *task) member {
+	var m member
+	if _, ok := s.Attribute(string(by.key())); ok {
+		m = by.memberOf(t)
+	} else {
+		m.unknown = true
+	}
+	m.host = profilefile.Host(s)
+	return m
 }
 
 // nameIn returns the name that a sample gives its group: to a thread its own, and to a process that of its first thread.
@@ -118,11 +157,13 @@ func (by Grouping) idsOf(m member) []string {
 // nameOf returns the text that identifies a group to a reader, beside its ids.
 func (by Grouping) nameOf(m member, names map[member]string) string {
 	switch {
+	case m.unknown:
+		return "[not known]"
 	case by == ByContainer:
 		return cmp.Or(m.container, "[host]")
 	case by == ByCPU:
 		return fmt.Sprintf("CPU %d", m.cpu)
-	case m.pid == 0: // the idle task, a task that has all but exited, or one of another PID namespace
+	case m.pid == 0 && m.tid == 0: // the idle task, a task that has all but exited, or one of another PID namespace
 		return "[no process]"
 	}
 	return cmp.Or(names[m], printable.NoName)

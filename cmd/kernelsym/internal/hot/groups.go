@@ -237,6 +237,7 @@ type GroupsJSON struct {
 
 // JSONGroup is one row. What is not known, or does not belong to the grouping, is left out.
 type JSONGroup struct {
+	Host      string  `json:"host,omitempty"`
 	PID       int64   `json:"pid,omitempty"`
 	TID       int64   `json:"tid,omitempty"`
 	Name      string  `json:"name,omitempty"`
@@ -273,7 +274,7 @@ func (s *groups) json(by Grouping, of float64, rank rank, states map[member]stat
 	for _, m := range topview.Limit(s.sorted(ByTime, rank), count) {
 		g := s.all[m]
 		row := JSONGroup{
-			PID: m.pid, TID: m.tid, Name: s.names[m], Container: m.container,
+			Host: m.host, PID: m.pid, TID: m.tid, Name: s.names[m], Container: m.container,
 			Samples: g.All, Kernel: g.Kernel, Guest: g.Guest, User: g.user(), Percent: percent(g.All, of),
 			States: states[m], Before: len(s.before[m]),
 		}
@@ -281,7 +282,7 @@ func (s *groups) json(by Grouping, of float64, rank rank, states map[member]stat
 			n := delay.Nanoseconds()
 			row.Delay = &n
 		}
-		if by == ByCPU {
+		if by == ByCPU && !m.unknown {
 			row.CPU = &m.cpu
 		}
 		j.Groups = append(j.Groups, row)
@@ -362,6 +363,20 @@ func (s *groups) sum() (n int64) {
 	return n
 }
 
+// known returns the groups that samples name.
+func (s *groups) known() []member {
+	return slices.DeleteFunc(slices.Collect(maps.Keys(s.all)), func(m member) bool { return m.unknown })
+}
+
+// hasHosts reports whether there are samples of several hosts.
+func (s *groups) hasHosts() bool {
+	hosts := make(map[string]bool)
+	for m := range s.all {
+		hosts[m.host] = true
+	}
+	return len(hosts) > 1
+}
+
 // sorted returns the groups in descending order of samples.
 func (s *groups) sorted(by string, rank rank) []member {
 	return slices.SortedFunc(maps.Keys(s.all), func(a, b member) int {
@@ -380,7 +395,9 @@ func (by Grouping) countBatch(b *live.Batch, names procname.Names, showIdle bool
 	s.batch, s.delays = b, by.delaysOf(b)
 	s.losses, s.noContainer, s.possible, s.elapsed = lossesOf(b), b.NoContainer, possible(b), b.End.Sub(b.Start)
 	for sample, codes := range s.idle.countedIn(b, showIdle) {
-		s.addSample(by, sample, codes)
+		t := readTask(sample)
+		m := by.memberOf(&t)
+		s.addSample(m, &t, by.nameIn(&t), sample, codes)
 	}
 	for m := range s.all {
 		if by == ByProcess && s.names[m] == "" && m.pid != 0 {
@@ -392,15 +409,13 @@ func (by Grouping) countBatch(b *live.Batch, names procname.Names, showIdle bool
 	return s
 }
 
-// addSample adds a sample to its group.
-func (s *groups) addSample(by Grouping, sample *rewrite.NamedSample, codes *codes) {
-	task := readTask(sample)
-	m := by.memberOf(&task)
-	if name := by.nameIn(&task); name != "" {
+// addSample adds a sample of a task to its group, which gets a name unless that is empty.
+func (s *groups) addSample(m member, t *task, name string, sample *rewrite.NamedSample, codes *codes) {
+	if name != "" && !m.unknown {
 		s.names[m] = name
 	}
 	if beganBefore(sample) {
-		s.noteBefore(m, task.tid)
+		s.noteBefore(m, t.tid)
 	}
 	s.counts(m).addSample(sample, codes)
 }

@@ -186,10 +186,10 @@ func TestContainersAreNotKnown(t *testing.T) {
 // file alone.
 func TestGroupsOfAFile(t *testing.T) {
 	for by, want := range map[Grouping]string{
-		ByProcess: "5 samples of 3 processes\n\n" +
+		ByProcess: "5 samples of 2 processes\n\n" +
 			"  TOTAL  TOTAL%  KERNEL  KERNEL%  PID  PROCESS\n" +
 			"      3   60.0%       2    40.0%   10  nginx\n" +
-			"      1   20.0%       1    20.0%    -  [no process]\n",
+			"      1   20.0%       1    20.0%   20  [no name]\n",
 		ByCPU: "5 samples of 2 CPUs\n\n" +
 			"  TOTAL  TOTAL%  KERNEL  KERNEL%  CPU\n" +
 			"      3   60.0%       2    40.0%  CPU 0\n" +
@@ -205,5 +205,77 @@ func TestGroupsOfAFile(t *testing.T) {
 		assert.Equal(t, "all samples", j.PercentOf)
 		require.Len(t, j.Groups, 1)
 		assert.InDelta(t, 60, j.Groups[0].Percent, 1e-9)
+	}
+}
+
+// TestUnknownGroupsOfAFile verifies that samples without the attribute that they are grouped by have no other group: not CPU 0,
+// the host, or no process.
+func TestUnknownGroupsOfAFile(t *testing.T) {
+	type attributes map[string]any
+	const head = "  TOTAL  TOTAL%  KERNEL  KERNEL%"
+	for _, tt := range []struct {
+		by      Grouping
+		samples []attributes
+		want    string
+	}{
+		{ByCPU, []attributes{{}}, "1 sample of 0 CPUs\nNo sample has the attribute cpu.logical_number.\n\n" + head + "  CPU\n" +
+			"      1  100.0%       1   100.0%  [not known]\n"},
+		{ByCPU, []attributes{{}, {"cpu.logical_number": int64(0)}}, "2 samples of 1 CPU\n\n" + head + "  CPU\n" +
+			"      1   50.0%       1    50.0%  CPU 0\n" +
+			"      1   50.0%       1    50.0%  [not known]\n"},
+		{ByContainer, []attributes{{}}, "1 sample of 0 containers\nNo sample has the attribute container.id.\n\n" + head + "  CONTAINER\n" +
+			"      1  100.0%       1   100.0%  [not known]\n"},
+		{ByProcess, []attributes{{"thread.id": int64(7), "thread.name": "x"}}, "1 sample of 0 processes\nNo sample has the attribute process.pid.\n\n" +
+			head + "  PID  PROCESS\n" +
+			"      1  100.0%       1   100.0%    -  [not known]\n"},
+		{ByThread, []attributes{{"thread.id": int64(7), "thread.name": "x"}, {"process.pid": int64(7), "thread.name": "y"}}, "2 samples of 1 thread\n\n" +
+			head + "  PID  TID  THREAD\n" +
+			"      1   50.0%       1    50.0%    -    7  x\n" +
+			"      1   50.0%       1    50.0%    -    -  [not known]\n"},
+	} {
+		m := rewritetest.NewMessage().Profile(nil, "")
+		for _, of := range tt.samples {
+			indices := m.Sample(leaf).LastSample().AttributeIndices()
+			for key, value := range of {
+				indices.Append(m.Attribute(key, value))
+			}
+		}
+		f := NewFile(tt.by, "")
+		f.Add(written(m))
+		var out strings.Builder
+		require.NoError(t, f.Print(printable.New(&out, false), BySelf, 0))
+		assert.Equal(t, tt.want, out.String())
+		text, err := json.Marshal(f.JSON(BySelf, 0))
+		require.NoError(t, err)
+		assert.Contains(t, string(text), `{"samples":1,`, "no id of what is not known")
+		assert.Equal(t, strings.Contains(tt.want, "No sample"), strings.Contains(string(text), `"problems":["No sample`))
+	}
+}
+
+// TestHostsOfAFile verifies that equal ids of two hosts are two groups.
+func TestHostsOfAFile(t *testing.T) {
+	m := rewritetest.NewMessage()
+	for _, host := range []struct{ key, name, process string }{{"host.name", "vm", "shared"}, {"host.name", "vm", "shared"}, {"k8s.node.name", "node\x1b", "mysqld"}} {
+		m.Profile(map[string]any{host.key: host.name}, "").Sample(leaf).LastSample().AttributeIndices().Append(m.Attribute("process.pid", int64(5566)),
+			m.Attribute("thread.id", int64(5566)), m.Attribute("thread.name", host.process), m.Attribute("cpu.logical_number", int64(0)))
+	}
+	for by, want := range map[Grouping]string{
+		ByProcess: "3 samples of 2 processes\n\n" +
+			"  TOTAL  TOTAL%  KERNEL  KERNEL%   HOST   PID  PROCESS\n" +
+			"      2   66.7%       2    66.7%     vm  5566  shared\n" +
+			"      1   33.3%       1    33.3%  node�  5566  mysqld\n",
+		ByCPU: "3 samples of 2 CPUs\n\n" +
+			"  TOTAL  TOTAL%  KERNEL  KERNEL%   HOST  CPU\n" +
+			"      2   66.7%       2    66.7%     vm  CPU 0\n" +
+			"      1   33.3%       1    33.3%  node�  CPU 0\n",
+	} {
+		f := NewFile(by, "")
+		f.Add(written(m))
+		var out strings.Builder
+		require.NoError(t, f.Print(printable.New(&out, false), BySelf, 0))
+		assert.Equal(t, want, out.String())
+		j, ok := f.JSON(BySelf, 0).(GroupsJSON)
+		require.True(t, ok)
+		assert.Equal(t, []string{"vm", "node\x1b"}, []string{j.Groups[0].Host, j.Groups[1].Host})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/google/pprof/profile"
+	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/kernelsym/kernelsym/internal/otlp"
@@ -100,15 +101,30 @@ func (c *converter) sample(s *rewrite.NamedSample) {
 	out.Value[0] += s.Weight
 }
 
-// labelsOf returns the labels of a sample: its attributes, with the container of the resource if it has none itself.
+// HostKeys are the attributes that say which host a sample is of. The first one that it has counts.
+var HostKeys = []attribute.Key{semconv.HostNameKey, semconv.K8SNodeNameKey, semconv.HostIDKey}
+
+// Host returns the host that a sample is of, empty if it does not say.
+func Host(s *rewrite.NamedSample) string {
+	for _, key := range HostKeys {
+		if host, _ := s.Attribute(string(key)); host.Text != "" {
+			return host.Text
+		}
+	}
+	return ""
+}
+
+// labelsOf returns the labels of a sample: its attributes, with the container and the host of the resource if it has none
+// itself.
 func labelsOf(s *rewrite.NamedSample) map[string][]string {
 	labels := make(map[string][]string)
 	for key, value := range s.Attributes() {
 		labels[key] = append(labels[key], value)
 	}
-	const container = string(semconv.ContainerIDKey)
-	if id, ok := s.Attribute(container); ok && labels[container] == nil {
-		labels[container] = []string{id.Text}
+	for _, key := range append([]attribute.Key{semconv.ContainerIDKey}, HostKeys...) {
+		if of, ok := s.Attribute(string(key)); ok && labels[string(key)] == nil {
+			labels[string(key)] = []string{of.Text}
+		}
 	}
 	if len(labels) == 0 {
 		return nil
