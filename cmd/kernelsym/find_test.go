@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/lookup"
+	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
@@ -98,6 +99,7 @@ func TestLookupOffsets(t *testing.T) {
 		{"before the image", "nf_tables-0x3f1fffac", "ffffffff81000054 ? (unresolved)\n"},
 		{"too long", "main_loop+0x40", "main_loop+0x40 ? (no function of that name is that long)\n"},
 		{"of another build", "main_loop+0x4/0x50", "main_loop+0x4/0x50 ? (no function of that name has 0x50 bytes)\n"},
+		{"too far", "main_loop+0x41/0x40", "main_loop+0x41/0x40 ? (0x41 is behind the end of a function of 0x40 bytes)\n"},
 		{"ambiguous", "poll+0x4/0x10", "" +
 			"poll+0x4/0x10 ? (ambiguous)\n" +
 			"              ffffffff810000d4 poll+0x4 [vmlinux] abcd\n" +
@@ -140,6 +142,49 @@ func TestLookupFunctionsInPacks(t *testing.T) {
 	}
 	_, _, err := lookedUp(t, "--procfs", empty, "--sysfs", empty, "--pack", dir, "other", "other+0x4/0x10")
 	require.ErrorIs(t, err, lookup.ErrNoFunction)
+}
+
+// TestLookupOffsetsWithBuilds verifies that lookup reads offsets of modules as a kernel with CONFIG_STACKTRACE_BUILD_ID prints
+// them, and that the build decides.
+func TestLookupOffsetsWithBuilds(t *testing.T) {
+	const of, ofAnother = " [nf_tables " + moduleID + "]", " [nf_tables " + otherModuleID + "]"
+	dir := t.TempDir()
+	writePack(t, dir, moduleID, modulePack())
+	another := pack.NewWriter(pack.Info{BuildID: otherModuleID, Name: "nf_tables", Extent: pack.Range{End: 0x100}})
+	addSpin(another, "nft_do", "other.c", 9)
+	writePack(t, dir, otherModuleID, another)
+	tree := twinTree(t)
+	notes := filepath.Join(tree[3], "module/nf_tables/notes")
+	require.NoError(t, os.MkdirAll(notes, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(notes, ".note.gnu.build-id"), note(t, moduleID), 0o600))
+	nowhere := []string{"--procfs", t.TempDir(), "--sysfs", t.TempDir(), "--pack", dir}
+	for _, tt := range []struct {
+		text string
+		args []string
+		want string // empty if no function is found
+	}{
+		{"nft_do+0x4" + of, nowhere, moduleID + "+0x4 nft_do+0x4 [nf_tables] " + moduleID + " net/nf.c:5\n"},
+		{"nft_do+0x4/0x40" + of, nowhere, moduleID + "+0x4 nft_do+0x4 [nf_tables] " + moduleID + " net/nf.c:5\n"},
+		{"[<0>] nft_do+0x4/0x40" + ofAnother, nowhere, otherModuleID + "+0x14 nft_do+0x4 [nf_tables] " + otherModuleID + " other.c:9\n"},
+		{"nft_do" + ofAnother, nowhere, otherModuleID + "+0x10-" + otherModuleID + "+0x50 nft_do [nf_tables] " + otherModuleID + " other.c:9\n"},
+		{"spin+0x4" + of, tree, "ffffffffc0200044 spin+0x4 [nf_tables] " + moduleID + "\n"},
+		{"spin+0x4/0x40" + of, tree, "ffffffffc0200044 spin+0x4 [nf_tables] " + moduleID + "\n"},
+		{"spin+0x4/0x40" + ofAnother, tree, ""},
+	} {
+		for _, asArgument := range []bool{true, false} {
+			text, args := tt.text, append([]string{"lookup"}, tt.args...)
+			if asArgument {
+				text, args = "", append(args, text)
+			}
+			out, errs, err := execute(t, text, args...)
+			assert.Equal(t, tt.want, out, tt.text)
+			if tt.want == "" {
+				require.ErrorIs(t, err, lookup.ErrNoFunction)
+			} else {
+				require.NoError(t, err, errs)
+			}
+		}
+	}
 }
 
 // assertJSONLines compares the JSON output of a command.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"regexp"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kernellog"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -15,9 +16,6 @@ import (
 // brackets if it has one, and how arm64 found it, in parentheses (dump_backtrace_entry in arch/arm64/kernel/stacktrace.c).
 var offsetInFunction = regexp.MustCompile(
 	`([A-Za-z_][A-Za-z0-9_.$]*\+0x[0-9a-f]+/0x[0-9a-f]+)(?: (\[[^<\]][^\]]*\]))?(?: \([A-Z]+\))?`)
-
-// moduleOfFunction matches the module, with its build id if the kernel has CONFIG_STACKTRACE_BUILD_ID.
-var moduleOfFunction = regexp.MustCompile(`^\[([A-Za-z0-9_]+)(?: ([0-9a-f]{40}))?\]$`)
 
 // nameOffsets returns a line with the source lines of the offsets in functions that are in it, as far as the packs
 // have them. It returns line itself if there is nothing to insert.
@@ -50,11 +48,10 @@ func (a *annotator) nameOffsets(ctx context.Context, line []byte) ([]byte, error
 func (a *annotator) sourceOf(ctx context.Context, offset, module string) (string, error) {
 	image, printed := timeline.KernelName, "" // the kernel names the module of any other code
 	if module != "" {
-		m := moduleOfFunction.FindStringSubmatch(module)
-		if m == nil {
+		var ok bool
+		if image, printed, ok = kernellog.ParseModule(module); !ok {
 			return "", nil
 		}
-		image, printed = m[1], m[2]
 	}
 	build := a.packOf(image, printed)
 	if build == "" {

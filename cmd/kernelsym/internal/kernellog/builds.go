@@ -3,6 +3,7 @@
 package kernellog
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -65,6 +66,19 @@ func (b *Builds) isOfAnother(core string) bool {
 // printedDigits is the length of a build id in a log. The kernel prints 20 bytes (%20phN), with zeros after a shorter id
 // and in place of a longer one (BUILD_ID_SIZE_MAX in include/linux/buildid.h, parse_build_id_buf in lib/buildid.c).
 const printedDigits = 40
+
+// moduleOfFunction matches the module behind a function, with its build id if the kernel has CONFIG_STACKTRACE_BUILD_ID
+// (__sprint_symbol in kernel/kallsyms.c).
+var moduleOfFunction = regexp.MustCompile(`^\[([A-Za-z0-9_]+)(?: ([0-9a-f]{40}))?\]$`)
+
+// ParseModule parses what a log has behind a function of a module: [xfs], or [xfs 0f1e…] with the build id as it is printed.
+func ParseModule(text string) (name, printed string, ok bool) {
+	m := moduleOfFunction.FindStringSubmatch(text)
+	if m == nil {
+		return "", "", false
+	}
+	return m[1], m[2], true
+}
 
 // PrintedID returns a build id as the kernel prints it, empty if that is no id.
 func PrintedID(id string) string {

@@ -49,7 +49,11 @@ func (r *Resolver) functions(ctx context.Context, q *query) (found []function, e
 		return nil, err
 	}
 	for _, x := range indexes {
-		found = append(found, x.find(q.name, q.module)...)
+		for _, f := range x.find(q.name) {
+			if q.isIn(f.hit.Image) {
+				found = append(found, f)
+			}
+		}
 	}
 	return found, nil
 }
@@ -86,7 +90,7 @@ func (r *Resolver) imagesOf(q *query) ([]packview.Listed, error) {
 	if q.build == "" {
 		return r.Packs.All()
 	}
-	image, err := r.Packs.ByBuildID(q.build)
+	image, err := r.Packs.ByPrintedID(q.build)
 	if errors.Is(err, packfiles.ErrNotFound) {
 		return nil, nil
 	} else if err != nil {
@@ -165,7 +169,7 @@ type function struct {
 
 // find returns the functions that have a name or match a pattern, in the order of their addresses.
 // It leaves out functions whose extent is unknown.
-func (x *index) find(name, module string) (found []function) {
+func (x *index) find(name string) (found []function) {
 	names := []string{name}
 	if isPattern(name) {
 		names = x.matching(name)
@@ -177,9 +181,6 @@ func (x *index) find(name, module string) (found []function) {
 		for _, addr := range x.starts[each] {
 			hit, _ := x.in.snapshot.At(addr, timeline.Present)
 			if !hit.Symbol.Exists() || hit.Symbol.Start != addr || x.in.snapshot.IsShared(hit.Image) || seen[addr] {
-				continue
-			}
-			if module != "" && (hit.Image.IsFunction() || hit.Image.Name() != module) {
 				continue
 			}
 			seen[addr] = true

@@ -9,6 +9,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kernellog"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // queryKind is the form of a query.
@@ -28,7 +31,7 @@ type query struct {
 	addr, end uint64
 	name      string // of an image or a function, or a pattern
 	module    string // the function's module, or vmlinux; empty if not given
-	build     string // the build id of that; empty if not given. The name is then the kernel's
+	build     string // the build id of that, or what the kernel prints of it; empty if not given
 	offset    int64
 	size      uint64 // the function's size; 0 if not given
 }
@@ -41,34 +44,51 @@ var (
 )
 
 var (
-	bracketed  = regexp.MustCompile(`^\[([A-Za-z0-9_]+)\]$`) // a module
-	stackEntry = regexp.MustCompile(`^\[<[0-9a-fA-F]+>\]$`)  // begins a line of /proc/PID/stack
+	stackEntry = regexp.MustCompile(`^\[<[0-9a-fA-F]+>\]$`) // begins a line of /proc/PID/stack
 	numeric    = regexp.MustCompile(`^(0[xX])?[0-9a-fA-F]+$`)
 	nameLike   = regexp.MustCompile(`^[A-Za-z_.$<*?\[]`)
 )
 
-// isModule reports whether a word names the module of the function before it.
-func isModule(word string) bool { return bracketed.MatchString(word) }
-
 // wordsOf returns the words of an argument. It splits a line of a stack, but not a name, which can
 // contain spaces.
 func wordsOf(arg string) []string {
-	if words := strings.Fields(arg); len(words) > 1 && (stackEntry.MatchString(words[0]) || isModule(words[len(words)-1])) {
+	words := strings.Fields(arg)
+	if len(words) > 1 && stackEntry.MatchString(words[0]) {
 		return words
+	}
+	for i := 1; i < len(words); i++ {
+		if n := moduleAt(words[i:]); n > 0 && i+n == len(words) {
+			return words
+		}
 	}
 	return []string{arg}
 }
 
+// moduleAt returns how many words, at the beginning of a list, are the module of a function before them; 0 if none are.
+func moduleAt(words []string) int {
+	const most = 2 // [xfs 0f1e…]
+	for n := 1; n <= min(most, len(words)); n++ {
+		if _, _, ok := kernellog.ParseModule(strings.Join(words[:n], " ")); ok {
+			return n
+		}
+	}
+	return 0
+}
+
 // parseQueries calls visit for each query in a list of words.
 func parseQueries(words []string, visit func(q query, err error) error) error {
-	for i, word := range words {
-		if stackEntry.MatchString(word) || i > 0 && isModule(word) {
+	for len(words) > 0 {
+		word := words[0]
+		words = words[1:]
+		if stackEntry.MatchString(word) {
 			continue
 		}
 		q, err := parseQuery(word)
-		if i+1 < len(words) && isModule(words[i+1]) {
-			q.module = bracketed.FindStringSubmatch(words[i+1])[1]
-			q.text += " " + words[i+1]
+		if n := moduleAt(words); n > 0 {
+			module := strings.Join(words[:n], " ")
+			q.module, q.build, _ = kernellog.ParseModule(module)
+			q.text += " " + module
+			words = words[n:]
 		}
 		if err := visit(q, err); err != nil {
 			return err
@@ -153,6 +173,12 @@ func ParseAddress(s string) (uint64, error) {
 	return addr, nil
 }
 
+// isIn reports whether a query can be about a function in an image.
+func (q *query) isIn(m *timeline.Image) bool {
+	return (q.module == "" || !m.IsFunction() && m.Name() == q.module) &&
+		(q.build == "" || kernellog.PrintedID(m.BuildID()) == kernellog.PrintedID(q.build))
+}
+
 // fits reports whether a function of this length can be the one asked for.
 func (q *query) fits(length uint64, caller bool) bool {
 	if q.size != 0 && q.size != length {
@@ -166,7 +192,10 @@ func (q *query) fits(length uint64, caller bool) bool {
 
 // misfit explains why no function of that name fits.
 func (q *query) misfit() string {
-	if q.size != 0 {
+	switch {
+	case q.size != 0 && uint64(q.offset) > q.size:
+		return fmt.Sprintf("%#x is behind the end of a function of %#x bytes", q.offset, q.size)
+	case q.size != 0:
 		return fmt.Sprintf("no function of that name has %#x bytes", q.size)
 	}
 	return "no function of that name is that long"
