@@ -39,10 +39,11 @@ func newAnnotate() *cobra.Command {
 			"with CONFIG_STACKTRACE_BUILD_ID prints its build ID at the beginning of each stack dump, and those of\n" +
 			"modules on the stack. For other logs, give --build-id or, if the running kernel wrote it, --this-boot.\n\n" +
 			"In the stack traces of a kernel log, frames are return addresses, except for those at which the CPU was;\n" +
-			"frames with a question mark get nothing. For stacks without \"Call Trace:\" above them, use --caller. It\n" +
-			"does not apply to the addresses at which the CPU was: those in lines with WARNING or interrupt, and\n" +
-			"behind RIP, EIP, pc, PC and NIP, and functions with (P). With --caller=false, no address is a return\n" +
-			"address.\n\n" +
+			"frames with a question mark get nothing. Where it is not certain whether an address is a return address,\n" +
+			"it gets source lines only if they are the same for both. For stacks without \"Call Trace:\" above them, use\n" +
+			"--caller. It does not apply to the addresses at which the CPU was: those in lines with WARNING, interrupt\n" +
+			"or \"idling at\", and behind RIP, EIP, pc, PC and NIP, and functions with (P). With --caller=false, no address\n" +
+			"is a return address.\n\n" +
 			"Without files, or for the file -, it reads standard input, line by line. An address is named by the\n" +
 			"code that has it when its line is read, unless other code had it since the command started (for a file,\n" +
 			"since its first address was read). So the text must be of this boot; with --pack and --text it can be\n" +
@@ -230,16 +231,9 @@ func (a *annotator) nameAddresses(ctx context.Context, line []byte) (named []byt
 		if err != nil || a.failed != nil {
 			return addresses.Name{}
 		}
-		var name addresses.Name
-		name, err = inRole(roles.At(line, start), func(caller bool) (addresses.Name, error) {
-			a.resolver.Caller = caller
-			found, err := a.at(ctx, addr)
-			if err != nil || found == nil {
-				return addresses.Name{}, err
-			}
-			return annotation(found), nil
-		})
-		return name
+		var found *lookup.Answer
+		found, err = a.inRole(roles.At(line, start), func() (*lookup.Answer, error) { return a.at(ctx, addr) })
+		return annotation(found)
 	})
 	return named, err
 }
@@ -259,21 +253,24 @@ func (a *annotator) open(ctx context.Context) error {
 	return nil
 }
 
-// inRole returns what look returns for an address in a role. If the role is not decided, it must be the same for a caller and
-// for an exact address. A guess gets nothing.
-func inRole[T comparable](role kernellog.Role, look func(caller bool) (T, error)) (found T, err error) {
-	var none T
+// inRole returns the answer to an address in a role, nil if there is none. If the role is not decided, it is what the answers to
+// a caller and to an exact address have in common. A guess gets nothing.
+func (a *annotator) inRole(role kernellog.Role, look func() (*lookup.Answer, error)) (found *lookup.Answer, err error) {
 	if role == kernellog.Guess {
-		return none, nil
+		return nil, nil //nolint:nilnil // it has no name
 	}
-	found, err = look(role == kernellog.Caller)
-	if err != nil || role != kernellog.Undecided {
+	a.resolver.Caller = role == kernellog.Caller
+	found, err = look()
+	switch {
+	case err != nil, found == nil, role == kernellog.Exact, role == kernellog.Caller, role == kernellog.Mentioned && found.IsStart():
 		return found, err
 	}
-	if other, err := look(true); err != nil || other != found {
-		return none, err
+	a.resolver.Caller = true
+	other, err := look()
+	if err != nil || other == nil {
+		return nil, err
 	}
-	return found, nil
+	return found.Common(other), nil
 }
 
 // at resolves an address, or returns nil if another kernel may have written it.
@@ -361,9 +358,9 @@ func (a *annotator) annotate(ctx context.Context, from io.Reader, to io.Writer) 
 	}
 }
 
-// annotation returns the text to insert after an address: the output of lookup in one line.
+// annotation returns the text to insert after an address: the output of lookup in one line. a is nil if there is none.
 func annotation(a *lookup.Answer) addresses.Name {
-	if a.Function == "" {
+	if a == nil || a.Function == "" {
 		return addresses.Name{}
 	}
 	return addresses.Name{Text: printable.Text(a.Text()), Function: a.Function}

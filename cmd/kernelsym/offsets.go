@@ -8,6 +8,7 @@ import (
 	"regexp"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kernellog"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/lookup"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -25,14 +26,15 @@ func (a *annotator) nameOffsets(ctx context.Context, line []byte) ([]byte, error
 	copied := 0
 	for _, at := range offsetInFunction.FindAllSubmatchIndex(line, -1) {
 		group := func(n int) string { return string(line[max(0, at[2*n]):max(0, at[2*n+1])]) }
-		text, err := inRole(roles.At(line, at[0]), func(caller bool) (string, error) {
-			a.resolver.Caller = caller
-			return a.sourceOf(ctx, group(1), group(2))
-		})
+		found, err := a.inRole(roles.At(line, at[0]), func() (*lookup.Answer, error) { return a.sourceOf(ctx, group(1), group(2)) })
 		if err != nil {
 			return line, err
 		}
-		if end := at[1]; text != "" && !bytes.HasPrefix(line[end:], []byte(text)) {
+		if found == nil || found.Source() == "" {
+			continue
+		}
+		text := " (" + printable.Text(found.Source()) + ")"
+		if end := at[1]; !bytes.HasPrefix(line[end:], []byte(text)) {
 			out = append(append(out, line[copied:end]...), text...)
 			copied = end
 		}
@@ -43,23 +45,19 @@ func (a *annotator) nameOffsets(ctx context.Context, line []byte) ([]byte, error
 	return append(out, line[copied:]...), nil
 }
 
-// sourceOf returns the text to insert behind an offset in a function, empty if its source line is not certain. module is
-// in brackets, or empty for a function of the core kernel.
-func (a *annotator) sourceOf(ctx context.Context, offset, module string) (string, error) {
+// sourceOf returns the source line of an offset in a function, nil if it is not certain. module is in brackets, or empty for a
+// function of the core kernel.
+func (a *annotator) sourceOf(ctx context.Context, offset, module string) (*lookup.Answer, error) {
 	image, printed := timeline.KernelName, "" // the kernel names the module of any other code
 	if module != "" {
 		var ok bool
 		if image, printed, ok = kernellog.ParseModule(module); !ok {
-			return "", nil
+			return nil, nil //nolint:nilnil // it has none
 		}
 	}
 	build := a.packOf(image, printed)
 	if build == "" {
-		return "", nil
+		return nil, nil //nolint:nilnil // it has none
 	}
-	found, err := a.resolver.InPack(ctx, offset, image, build)
-	if found == nil || err != nil {
-		return "", err
-	}
-	return " (" + printable.Text(found.Source()) + ")", nil
+	return a.resolver.InPack(ctx, offset, image, build)
 }

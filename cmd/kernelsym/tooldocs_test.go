@@ -149,7 +149,7 @@ ffffffffc0200700 t nft_trace	[nf_tables]
 		"stack": "[<0>] vfs_read+0xbb/0x370\n[<0>] ksys_read+0x66/0xe0\n",
 		"crash.txt": "called from ffffffff81445680 with 3 pages\n[<ffffffffc0200004>] nft_do_chain+0x4/0x700 [nf_tables]\n" +
 			"RBX: ffff888100a3c000 RIP: ffffffffc0200004\n",
-		"elsewhere.txt": "ffffffff8c245680\n",
+		"elsewhere.txt": "RIP: ffffffff8c245680\n",
 		"oops.txt":      "CPU: 0 UID: 0 PID: 17 Comm: cat Not tainted 6.12.90 #1 " + buildID + "\nRIP: 0010:vfs_read+0x200/0x370\nCall Trace:\n <TASK>\n vfs_read+0xbb/0x370\n",
 	} {
 		require.NoError(t, os.WriteFile(name, []byte(content), 0o600))

@@ -15,9 +15,10 @@ type Role uint8
 
 // The roles.
 const (
-	Exact     Role = iota // the address of an instruction at which the CPU was, or one that the log only mentions
+	Exact     Role = iota // the address of an instruction at which the CPU was
 	Caller                // a return address, the byte after a call instruction
 	Undecided             // one of the first two
+	Mentioned             // an address outside of stacks: exact if it is the first byte of a function, else undecided
 	Guess                 // a word of the stack that may be no frame
 )
 
@@ -225,8 +226,12 @@ var marks = []mark{
 	{"PC is at ", Exact}, {"LR is at ", Caller}, // __show_regs in arch/arm/kernel/process.c
 	{"pc : ", Exact}, {"lr : ", Caller}, // __show_regs in arch/arm64/kernel/process.c
 	{"NIP [", Exact}, {"LR [", Caller}, {"--- interrupt: ", Exact}, // arch/powerpc/kernel/process.c
-	{"WARNING: ", Exact}, // __warn in kernel/panic.c, with the address of a trap
+	{"WARNING: ", Exact},  // __warn in kernel/panic.c, with the address of a trap
+	{"idling at ", Exact}, // nmi_cpu_backtrace in lib/nmi_backtrace.c
 }
+
+// beforeCaller is what tracers write before the caller of a function (print_fn_trace in kernel/trace/trace_output.c).
+var beforeCaller = []byte("<-")
 
 // At returns the role of the address at an offset of the line, which may have got names in it since it was read. The offsets
 // must increase.
@@ -245,6 +250,8 @@ func (l *Roles) At(line []byte, start int) Role {
 		return Guess
 	case r.Policy == AllExact:
 		return Exact
+	case bytes.HasSuffix(line[:start], beforeCaller):
+		return Caller
 	case l.mark != nil:
 		return l.mark.role
 	case isFrame && (r.Policy == ByTrace || r.frame.source == "P"):
@@ -252,5 +259,5 @@ func (l *Roles) At(line []byte, start int) Role {
 	case r.Policy == AllCallers:
 		return Caller
 	}
-	return Exact
+	return Mentioned
 }

@@ -17,7 +17,7 @@ import (
 var offset = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_.$]*\+0x[0-9a-f]+/0x[0-9a-f]+|\b(?:0x)?ffff[0-9a-f]{12}\b`)
 
 // letters are the roles in the tests: a letter for each offset.
-var letters = map[Role]string{Exact: "E", Caller: "C", Undecided: "u", Guess: "?"}
+var letters = map[Role]string{Exact: "E", Caller: "C", Undecided: "u", Mentioned: "m", Guess: "?"}
 
 // rolesIn returns the roles of all offsets of a line.
 func rolesIn(r *Reader, line string) (roles string) {
@@ -69,13 +69,13 @@ func TestContract_2_7_Lines(t *testing.T) {
 		lines []string
 		want  string // "-" for no offset
 	}{
-		{"outside of a trace", []string{f, "f+0x10/0x40", "see f+0x10/0x40 there", "[<0>]" + f, "called from f+0x10/0x40"}, "u u E u E"},
-		{"address outside of a trace", []string{"ffffffff81000054", "ffffffff81000054 f+0x10/0x40 ([kernel.kallsyms])"}, "E Eu"},
-		{"address in a trace", []string{"Call Trace:", " 0xffffffffc0000000", " ? 0xffffffffc0000000", " [<ffffffffc0000000>] ? f+0x10/0x40", f}, "- C ? E? C"},
+		{"outside of a trace", []string{f, "f+0x10/0x40", "see f+0x10/0x40 there", "[<0>]" + f, "called from f+0x10/0x40"}, "u u m u m"},
+		{"address outside of a trace", []string{"ffffffff81000054", "ffffffff81000054 f+0x10/0x40 ([kernel.kallsyms])"}, "m mu"},
+		{"address in a trace", []string{"Call Trace:", " 0xffffffffc0000000", " ? 0xffffffffc0000000", " [<ffffffffc0000000>] ? f+0x10/0x40", f}, "- C ? m? C"},
 		{"address with a name", []string{"Call Trace:", " 0xffffffffc0000000 f+0x10 [m] a.c:5 (inlined)", f}, "- C C"},
 		{"the end", []string{"Call Trace:", f, "Kernel panic - not syncing", f}, "- C - u"},
 		{"markers", []string{"Call Trace:", " <IRQ>", f, " </IRQ>", " <TASK>", f, " </TASK>", " <#DF>", f, " <NMI>", f}, "- - C - - C - - C - C"},
-		{"registers", []string{"Call Trace:", f, "RIP: 0010:f+0x10/0x40", "Code: 48 89", "RSP: 0018:ffffffff82003e58 EFLAGS: 00000202", g}, "- C E - E C"},
+		{"registers", []string{"Call Trace:", f, "RIP: 0010:f+0x10/0x40", "Code: 48 89", "RSP: 0018:ffffffff82003e58 EFLAGS: 00000202", g}, "- C E - m C"},
 		{"two traces", []string{"Call Trace:", f, "Call Trace:", f}, "- C - C"},
 		{"a guess", []string{"Call Trace:", " ? f+0x10/0x40 [xfs]", " f+0x10/0x40 (unreliable)", f}, "- ? ? C"},
 		{"a guess outside", []string{" ? f+0x10/0x40"}, "?"},
@@ -96,11 +96,13 @@ func TestContract_2_7_Lines(t *testing.T) {
 		{"arm64 behind other entry code", []string{"Call trace:", f, " el0t_64_sync+0x198/0x19c", g, " __sdei_asm_handler+0x10/0x20", g}, "- u C u C u"},
 		{"arm64 interrupted, x86 not", []string{"Call Trace:", f, " el1_irq+0xb8/0x180", f}, "- C C C"},
 
-		{"registers are no frames", []string{"Call trace:", f + " (C)", "x2 : 0000000000000000 x1 : ffff0000c0000000 x0 : ffff0000c0000000", f, "sp : ffff800080003e00", f}, "- C EE C E C"},
+		{"registers are no frames", []string{"Call trace:", f + " (C)", "x2 : 0000000000000000 x1 : ffff0000c0000000 x0 : ffff0000c0000000", f, "sp : ffff800080003e00", f}, "- C mm C m C"},
 		{"marks", []string{
 			"RIP: 0010:f+0x10/0x40 EIP: f+0x10/0x40", "PC is at f+0x10/0x40", "LR is at f+0x10/0x40", "lr : f+0x10/0x40",
 			"NIP [f+0x10/0x40] LR [f+0x10/0x40]", "--- interrupt: 300 at f+0x10/0x40", "WARNING: CPU: 0 PID: 1 at a.c:1 f+0x10/0x40",
-		}, "EE E C C EC E E"},
+			"NMI backtrace for cpu 1 skipped: idling at f+0x10/0x40", "x-1 [000] d..1 1.0: g+0x0/0x40 <-f+0x10/0x40",
+			"x-1 [000] d..1 1.0: ffffffff81000054 <-ffffffff81000054", "x: (f+0x10/0x40 <- g+0x0/0x40)",
+		}, "EE E C C EC E E E mC mC mm"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var r Reader
@@ -119,7 +121,7 @@ func TestContract_2_7_Lines(t *testing.T) {
 
 // TestContract_2_7_Policies verifies what the other policies change.
 func TestContract_2_7_Policies(t *testing.T) {
-	for policy, want := range map[Policy]string{ByTrace: "EuECE?CE", AllCallers: "CCECE?CE", AllExact: "EEEEE?EE"} {
+	for policy, want := range map[Policy]string{ByTrace: "muECE?CE", AllCallers: "CCECE?CE", AllExact: "EEEEE?EE"} {
 		r := Reader{Policy: policy}
 		got := ""
 		for _, line := range []string{

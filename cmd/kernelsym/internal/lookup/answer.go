@@ -154,6 +154,22 @@ func spaced(s string) string {
 	return " " + s
 }
 
+// IsStart reports whether the answer is about the first byte of a function.
+func (a *Answer) IsStart() bool { return a.Offset != nil && *a.Offset == 0 }
+
+// Common returns what two answers about one address have in common: all, or the function without its lines, or nil.
+func (a *Answer) Common(b *Answer) *Answer {
+	if a.Text() == b.Text() {
+		return a
+	}
+	x, y := *a, *b
+	x.Inlined, x.SourceLine, y.Inlined, y.SourceLine = nil, SourceLine{}, nil, SourceLine{}
+	if x.Text() != y.Text() {
+		return nil
+	}
+	return &x
+}
+
 // Text returns the answer in one line, without its address.
 func (a *Answer) Text() string {
 	text := a.inlined() + a.name()
