@@ -40,9 +40,13 @@ func symbol(start, end uint32, name string) pack.Symbol {
 // kernelPack returns the pack of the kernel of symbolList. In main_loop, idle was inlined at 0x58,
 // with a Rust function in its midst from 0x5c to 0x60, and at 0x64 without a line. From 0x78 on,
 // the debug information attributes the code to another function.
-func kernelPack(id string) *pack.Writer {
+func kernelPack(id string) *pack.Writer { return kernelPackWithEntry(id, pack.Range{}) }
+
+// kernelPackWithEntry returns that pack with a range of entry code.
+func kernelPackWithEntry(id string, entry pack.Range) *pack.Writer {
 	w := pack.NewWriter(pack.Info{
 		BuildID: id, Name: "vmlinux", Text: 0xffffffff81000000, Stext: 0xffffffff81000000, Extent: pack.Range{End: 0x100},
+		Marks: pack.Marks{Entry: entry},
 	})
 	c, h, s := w.File("init/main.c"), w.File("include/idle.h"), w.File("entry.S")
 	loop := w.Node(0, w.Function("main_loop", c, 10), 0, 0)

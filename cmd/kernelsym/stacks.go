@@ -53,7 +53,6 @@ func newStacks() *cobra.Command {
 			if b.resolver, err = b.flags.resolver(cmd); err != nil {
 				return err
 			}
-			b.resolver.Caller = true // the kernel prints where calls return to
 			return b.run(cmd, reader)
 		},
 	}
@@ -123,7 +122,8 @@ type blockedTask struct {
 	Name string `json:"name,omitempty"`
 }
 
-// blockedFrame is a function on a stack. Its source line and inlined functions belong to the call.
+// blockedFrame is a function on a stack. Its source line and inlined functions belong to the call or, if it was interrupted, to
+// the instruction there.
 type blockedFrame struct {
 	Function string               `json:"function"`
 	Offset   uint64               `json:"offset"`
@@ -141,8 +141,9 @@ func (b *blockedStacks) group(ctx context.Context, blocked []tasks.Task) (stacks
 		s := byStack[key]
 		if s == nil {
 			s = &blockedStack{State: string(t.State), Frames: []blockedFrame{}}
+			of := lookup.NewStack(b.resolver)
 			for _, f := range t.Stack {
-				frame, err := b.frame(ctx, f)
+				frame, err := b.frame(ctx, of, f)
 				if err != nil {
 					return nil, err
 				}
@@ -161,17 +162,21 @@ func (b *blockedStacks) group(ctx context.Context, blocked []tasks.Task) (stacks
 }
 
 // frame adds the source line and the inlined functions to a frame, if there is the pack of the image that runs here.
-func (b *blockedStacks) frame(ctx context.Context, f tasks.Frame) (blockedFrame, error) {
+func (b *blockedStacks) frame(ctx context.Context, of *lookup.Stack, f tasks.Frame) (blockedFrame, error) {
 	frame := blockedFrame{Function: f.Function, Offset: f.Offset, Size: f.Size, Module: f.Module}
 	if b.resolver.Packs == nil {
 		return frame, nil
 	}
 	name := cmp.Or(f.Module, timeline.KernelName)
 	image, err := b.resolver.Image(ctx, name)
-	if err != nil || image == nil || image.BuildID() == "" {
+	if err != nil {
 		return frame, err
 	}
-	a, err := b.resolver.InPack(ctx, fmt.Sprintf("%s+%#x/%#x", f.Function, f.Offset, f.Size), name, image.BuildID())
+	build := ""
+	if image != nil {
+		build = image.BuildID()
+	}
+	a, err := of.InPack(ctx, fmt.Sprintf("%s+%#x/%#x", f.Function, f.Offset, f.Size), name, build)
 	if err == nil && a != nil {
 		frame.Inlined, frame.Source = a.Inlined, a.SourceLine
 	}

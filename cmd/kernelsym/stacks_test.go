@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
 // taskTree returns the flags for the kernel of symbolList with tasks: two of one process that sleep at the same place, and
@@ -87,5 +89,71 @@ func TestStacksOfWrongTasks(t *testing.T) {
 		_, errs, err := execute(t, "", append(append([]string{"stacks"}, tree...), args...)...)
 		require.ErrorIs(t, err, errUsage)
 		assert.Contains(t, errs, want)
+	}
+}
+
+// TestContract_2_3_Stacks verifies that a frame which was interrupted gets the line of the instruction there, and that a frame
+// gets no line if it is not known whether it was.
+func TestContract_2_3_Stacks(t *testing.T) {
+	const (
+		entry  = "[<0>] startup_64+0x11/0x40\n"
+		frame  = "[<0>] main_loop+0x10/0x40\n"
+		same   = "[<0>] main_loop+0x4/0x40\n"
+		nobody = "[<0>] nobody+0x1/0x40\n"
+		module = "[<0>] nft_do+0x4/0x40 [nf_tables]\n"
+
+		atEntry    = "    startup_64+0x11 entry.S:7\n"
+		asCaller   = "    core::fmt::pick include/idle.h:31 (inlined)\n    idle include/idle.h:5 (inlined)\n    main_loop+0x10 init/main.c:14\n"
+		asExact    = "    idle include/idle.h:6 (inlined)\n    main_loop+0x10 init/main.c:14\n"
+		bare       = "    main_loop+0x10\n"
+		atSame     = "    main_loop+0x4 init/main.c:11\n"
+		bareNobody = "    nobody+0x1\n"
+		bareModule = "    nft_do+0x4 [nf_tables]\n"
+	)
+	dir := t.TempDir()
+	writePack(t, dir, kernelID, kernelPackWithEntry(kernelID, pack.Range{Start: 0x10, End: 0x40}))
+	for _, tt := range []struct{ stack, want string }{
+		{frame + frame, asCaller + asCaller},
+		{frame + entry + frame + frame, asCaller + atEntry + asExact + asCaller},
+		{entry + entry + frame, atEntry + atEntry + asExact},
+		{entry + module + frame, atEntry + bareModule + asCaller},
+		{nobody + frame + frame, bareNobody + bare + asCaller},
+		{entry + nobody + same + frame, atEntry + bareNobody + atSame + asCaller},
+		{nobody + module + frame, bareNobody + bareModule + asCaller},
+	} {
+		tree := taskTree(t)
+		require.NoError(t, os.WriteFile(filepath.Join(tree[1], "20/task/20/stack"), []byte(tt.stack), 0o600))
+		out, _, err := execute(t, "", append([]string{"stacks", "--pack", dir, "--state", "D"}, tree...)...)
+		require.NoError(t, err)
+		assert.Equal(t, "1 task in state D: dd[20]\n"+tt.want, out, tt.stack)
+	}
+}
+
+// TestContract_2_3_LookupStacks verifies that lookup reads lines of /proc/PID/stack likewise, except that a frame behind entry
+// code may also begin another stack.
+func TestContract_2_3_LookupStacks(t *testing.T) {
+	const (
+		entry  = "[<0>] startup_64+0x11/0x40\n"
+		frame  = "[<0>] main_loop+0x10/0x40\n"
+		same   = "[<0>] main_loop+0x4/0x40\n"
+		build  = " [vmlinux] " + kernelID
+		caller = "vmlinux+0x60 core::fmt::pick include/idle.h:31 (inlined)\n             idle include/idle.h:5 (inlined)\n" +
+			"             main_loop+0x10" + build + " init/main.c:14\n"
+		bare    = "vmlinux+0x60 main_loop+0x10" + build + "\n"
+		atEntry = "vmlinux+0x11 startup_64+0x11" + build + " entry.S:7\n"
+		atSame  = "vmlinux+0x54 main_loop+0x4" + build + " init/main.c:11\n"
+	)
+	dir := t.TempDir()
+	writePack(t, dir, kernelID, kernelPackWithEntry(kernelID, pack.Range{Start: 0x10, End: 0x40}))
+	nowhere := []string{"lookup", "--procfs", t.TempDir(), "--sysfs", t.TempDir(), "--pack", dir}
+	for _, tt := range []struct{ flag, text, want string }{
+		{"--caller", frame + entry + frame + frame, caller + atEntry + bare + caller},
+		{"--caller", entry + same + frame, atEntry + atSame + caller},
+		{"--caller", entry + "startup_64\n" + frame, atEntry + "vmlinux+0x0-vmlinux+0x40 startup_64" + build + " entry.S:7\n" + caller},
+		{"--caller=false", entry + same, atEntry + atSame},
+	} {
+		out, errs, err := execute(t, tt.text, append(nowhere, tt.flag)...)
+		require.NoError(t, err, errs)
+		assert.Equal(t, tt.want, out, tt.text)
 	}
 }

@@ -35,6 +35,7 @@ type Resolver struct {
 	Text   uint64          // address of _text on another machine, whose absolute addresses are looked up in packs; or 0
 	Build  string          // build id of that machine's core kernel; empty if it is the only one that has a pack
 
+	stack   *Stack // of the lines that were read last; nil for other queries
 	running *index // names of the running kernel; nil until a name is asked for
 	packs   map[*packview.Image]*index
 }
@@ -95,6 +96,13 @@ func (r *Resolver) answerAll(ctx context.Context, words []string, visit func([]*
 
 // answer answers one query of any form.
 func (r *Resolver) answer(ctx context.Context, q *query) ([]*Answer, error) {
+	if q.isFrame && q.kind == queryOffset && r.Caller && r.Packs != nil {
+		if r.stack == nil {
+			r.stack = NewStack(r)
+		}
+		return r.stack.answer(ctx, q)
+	}
+	r.stack = nil
 	switch q.kind {
 	case queryAddress:
 		return one(r.At(ctx, q.addr))
@@ -182,19 +190,15 @@ func (r *Resolver) atOffset(ctx context.Context, q *query) ([]*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range functions {
-		symbol := f.hit.Symbol
-		if !q.fits(symbol.End()-symbol.Start, r.Caller) {
-			continue
-		}
-		addr := symbol.Start + uint64(q.offset)
-		hit, lookedUp := find(f.in.snapshot, addr, r.Caller || addr == symbol.End())
-		a, err := r.describe(f.in, hit, addr, lookedUp)
+	for _, at := range r.fitting(q, functions) {
+		symbol := at.hit.Symbol
+		hit, lookedUp := find(at.in.snapshot, at.addr, r.Caller || at.addr == symbol.End())
+		a, err := r.describe(at.in, hit, at.addr, lookedUp)
 		if err != nil {
 			return nil, err
 		}
 		if hit.Symbol == symbol {
-			a.Alias = f.alias()
+			a.Alias = at.alias()
 		}
 		found = append(found, a)
 	}
@@ -204,16 +208,37 @@ func (r *Resolver) atOffset(ctx context.Context, q *query) ([]*Answer, error) {
 	return []*Answer{decide(q, found, q.misfit())}, nil
 }
 
+// place is an address in a function or, for a return address, at its end.
+type place struct {
+	function
+	addr uint64
+}
+
+// places returns the places that an offset in a function can mean.
+func (r *Resolver) places(ctx context.Context, q *query) ([]place, error) {
+	functions, err := r.functions(ctx, q)
+	return r.fitting(q, functions), err
+}
+
+// fitting returns the places that an offset means in those functions that can be the one asked for.
+func (r *Resolver) fitting(q *query, functions []function) (places []place) {
+	for _, f := range functions {
+		if symbol := f.hit.Symbol; q.fits(symbol.End()-symbol.Start, r.Caller) {
+			places = append(places, place{f, symbol.Start + uint64(q.offset)})
+		}
+	}
+	return places
+}
+
 // InPack returns the answer of the pack of a build to an offset in a function as the kernel prints it, such as
 // ksys_read+0x6f/0xf0. It returns nil if the image of that build has another name, or if the source line is not certain, or if
 // it is looked up in another function. An error says that the pack cannot be used.
 func (r *Resolver) InPack(ctx context.Context, offset, image, build string) (*Answer, error) {
-	q, err := parseQuery(offset)
-	if err != nil || q.kind != queryOffset || q.size == 0 {
-		return nil, nil //nolint:nilerr,nilnil // such as an offset of more than 4 GiB
+	q := printedOffset(offset, image, build)
+	if q == nil {
+		return nil, nil //nolint:nilnil // it has none
 	}
-	q.module, q.build = image, build
-	answers, err := r.atOffset(ctx, &q)
+	answers, err := r.atOffset(ctx, q)
 	switch {
 	case errors.Is(err, ErrNoFunction):
 		return nil, nil //nolint:nilnil // the pack does not have it
@@ -223,4 +248,15 @@ func (r *Resolver) InPack(ctx context.Context, offset, image, build string) (*An
 		return nil, nil //nolint:nilnil // its line is not certain, or it is a return address to another function
 	}
 	return answers[0], nil
+}
+
+// printedOffset returns the query for an offset in a function of a build as the kernel prints it, nil if it is none, such as one
+// of more than 4 GiB.
+func printedOffset(offset, image, build string) *query {
+	q, err := parseQuery(offset)
+	if err != nil || q.kind != queryOffset || q.size == 0 {
+		return nil
+	}
+	q.module, q.build = image, build
+	return &q
 }

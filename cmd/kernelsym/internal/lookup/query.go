@@ -34,6 +34,7 @@ type query struct {
 	build     string // the build id of that, or what the kernel prints of it; empty if not given
 	offset    int64
 	size      uint64 // the function's size; 0 if not given
+	isFrame   bool   // it was in a line of a stack
 }
 
 // The errors of text that is no query.
@@ -77,13 +78,15 @@ func moduleAt(words []string) int {
 
 // parseQueries calls visit for each query in a list of words.
 func parseQueries(words []string, visit func(q query, err error) error) error {
-	for len(words) > 0 {
+	for isFrame := false; len(words) > 0; {
 		word := words[0]
 		words = words[1:]
 		if stackEntry.MatchString(word) {
+			isFrame = true
 			continue
 		}
 		q, err := parseQuery(word)
+		q.isFrame, isFrame = isFrame, false
 		if n := moduleAt(words); n > 0 {
 			module := strings.Join(words[:n], " ")
 			q.module, q.build, _ = kernellog.ParseModule(module)
