@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/addresses"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kernellog"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/lookup"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packview"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/running"
 	"github.com/kernelsym/kernelsym/internal/perfring"
@@ -232,7 +234,7 @@ func (a *annotator) nameAddresses(ctx context.Context, line []byte) (named []byt
 			return addresses.Name{}
 		}
 		var found *lookup.Answer
-		found, err = a.inRole(roles.At(line, start), func() (*lookup.Answer, error) { return a.at(ctx, addr) })
+		found, err = a.inRole(roles.At(line, start, a.arch()), func() (*lookup.Answer, error) { return a.at(ctx, addr) })
 		return annotation(found)
 	})
 	return named, err
@@ -295,34 +297,46 @@ func (a *annotator) at(ctx context.Context, addr uint64) (*lookup.Answer, error)
 
 // atText resolves an address of the kernel whose _text is known: the one that is stated or else the first in the text.
 func (a *annotator) atText(ctx context.Context, addr uint64) (*lookup.Answer, error) {
-	build := a.packOf(timeline.KernelName, "")
+	core := a.packOf(timeline.KernelName, "")
+	if core == nil {
+		return nil, nil //nolint:nilnil // it has no name
+	}
+	build := core.Pack.Info().BuildID
 	if a.resolver.Build == "" {
 		a.resolver.Build = build
 	}
-	switch {
-	case build == "":
-		return nil, nil //nolint:nilnil // it has no name
-	case build != a.resolver.Build:
+	if build != a.resolver.Build {
 		a.warnOnce(timeline.KernelName, errOtherKernel)
 		return nil, nil //nolint:nilnil // it has no name
 	}
 	return a.resolver.At(ctx, addr)
 }
 
-// packOf returns the build id of the pack of an image that wrote the line, empty if the build is not known or has no
-// intact pack. printed is the id that the line has for it.
-func (a *annotator) packOf(image, printed string) string {
+// packOf returns the pack of an image that wrote the line, nil if the build is not known or has no intact pack. printed is the
+// id that the line has for it.
+func (a *annotator) packOf(image, printed string) *packview.Image {
 	build := a.builds.Of(image, printed)
 	if build == "" {
 		a.warnOnce(image, errUnknownBuild)
-		return ""
+		return nil
 	}
 	found, err := a.resolver.Packs.ByPrintedID(build)
 	if err != nil {
 		a.resolver.Kernel.Warn(fmt.Errorf("%s: %w", image, err))
-		return ""
+		return nil
 	}
-	return found.Pack.Info().BuildID
+	return found
+}
+
+// arch returns the architecture of the kernel whose addresses get names, empty if it is not known.
+func (a *annotator) arch() string {
+	if a.resolver.Text == 0 {
+		return runtime.GOARCH
+	}
+	if core := a.packOf(timeline.KernelName, ""); core != nil {
+		return core.Pack.Info().Arch
+	}
+	return ""
 }
 
 // annotate copies text and names what is in it. It flushes its output before it waits for more input.

@@ -333,3 +333,26 @@ func TestContract_2_7_FirstByteOfTheNextFunction(t *testing.T) {
 		assert.Equal(t, "vmlinux+0x80"+want, out, args)
 	}
 }
+
+// TestContract_2_7_ArchitectureOfThePack verifies that the pack of a line decides how its trace is read, for offsets in functions
+// and for addresses: riscv also writes "Call Trace:", but has interrupted frames in it.
+func TestContract_2_7_ArchitectureOfThePack(t *testing.T) {
+	const (
+		log     = "Call Trace:\n main_loop+0x10/0x40\n main_loop+0x4/0x40\n 0xffffffffa7000060"
+		bare    = "Call Trace:\n main_loop+0x10/0x40\n main_loop+0x4/0x40" + atStart + "\n 0xffffffffa7000060 main_loop+0x10"
+		callers = "Call Trace:\n main_loop+0x10/0x40" + atPick + "\n main_loop+0x4/0x40" + atStart + "\n 0xffffffffa7000060 " +
+			"core::fmt::pick include/idle.h:31 (inlined) idle include/idle.h:5 (inlined) main_loop+0x10 init/main.c:14"
+	)
+	for _, tt := range []struct{ arch, flag, want string }{
+		{"amd64", "", callers}, {"riscv64", "", bare}, {"loong64", "", bare}, {"riscv64", "--caller", callers},
+	} {
+		dir := t.TempDir()
+		writePack(t, dir, kernelID, kernelPackOf(pack.Info{BuildID: kernelID, Arch: tt.arch}))
+		args := []string{"--build-id", kernelID, "--text", "ffffffffa7000000"}
+		if tt.flag != "" {
+			args = append(args, tt.flag)
+		}
+		out, _ := annotateWithPacks(t, dir, log, args...)
+		assert.Equal(t, tt.want, out, tt.arch)
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kernellog"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/lookup"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packview"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -26,7 +27,14 @@ func (a *annotator) nameOffsets(ctx context.Context, line []byte) ([]byte, error
 	copied := 0
 	for _, at := range offsetInFunction.FindAllSubmatchIndex(line, -1) {
 		group := func(n int) string { return string(line[max(0, at[2*n]):max(0, at[2*n+1])]) }
-		found, err := a.inRole(roles.At(line, at[0]), func() (*lookup.Answer, error) { return a.sourceOf(ctx, group(1), group(2)) })
+		name, image := a.imageOf(group(2))
+		if image == nil {
+			continue
+		}
+		info := image.Pack.Info()
+		found, err := a.inRole(roles.At(line, at[0], info.Arch), func() (*lookup.Answer, error) {
+			return a.resolver.InPack(ctx, group(1), name, info.BuildID)
+		})
 		if err != nil {
 			return line, err
 		}
@@ -45,19 +53,16 @@ func (a *annotator) nameOffsets(ctx context.Context, line []byte) ([]byte, error
 	return append(out, line[copied:]...), nil
 }
 
-// sourceOf returns the source line of an offset in a function, nil if it is not certain. module is in brackets, or empty for a
-// function of the core kernel.
-func (a *annotator) sourceOf(ctx context.Context, offset, module string) (*lookup.Answer, error) {
-	image, printed := timeline.KernelName, "" // the kernel names the module of any other code
+// imageOf returns the name and the pack of the image that a function is in, no pack if it is not certain which one that is.
+// module is in brackets, or empty for a function of the core kernel.
+func (a *annotator) imageOf(module string) (name string, image *packview.Image) {
+	printed := ""
+	name = timeline.KernelName // the kernel names the module of any other code
 	if module != "" {
 		var ok bool
-		if image, printed, ok = kernellog.ParseModule(module); !ok {
-			return nil, nil //nolint:nilnil // it has none
+		if name, printed, ok = kernellog.ParseModule(module); !ok {
+			return "", nil
 		}
 	}
-	build := a.packOf(image, printed)
-	if build == "" {
-		return nil, nil //nolint:nilnil // it has none
-	}
-	return a.resolver.InPack(ctx, offset, image, build)
+	return name, a.packOf(name, printed)
 }

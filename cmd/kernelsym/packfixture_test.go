@@ -40,14 +40,12 @@ func symbol(start, end uint32, name string) pack.Symbol {
 // kernelPack returns the pack of the kernel of symbolList. In main_loop, idle was inlined at 0x58,
 // with a Rust function in its midst from 0x5c to 0x60, and at 0x64 without a line. From 0x78 on,
 // the debug information attributes the code to another function.
-func kernelPack(id string) *pack.Writer { return kernelPackWithEntry(id, pack.Range{}) }
+func kernelPack(id string) *pack.Writer { return kernelPackOf(pack.Info{BuildID: id}) }
 
-// kernelPackWithEntry returns that pack with a range of entry code.
-func kernelPackWithEntry(id string, entry pack.Range) *pack.Writer {
-	w := pack.NewWriter(pack.Info{
-		BuildID: id, Name: "vmlinux", Text: 0xffffffff81000000, Stext: 0xffffffff81000000, Extent: pack.Range{End: 0x100},
-		Marks: pack.Marks{Entry: entry},
-	})
+// kernelPackOf returns that pack with a build id, an architecture and landmarks.
+func kernelPackOf(info pack.Info) *pack.Writer {
+	info.Name, info.Text, info.Stext, info.Extent = "vmlinux", 0xffffffff81000000, 0xffffffff81000000, pack.Range{End: 0x100}
+	w := pack.NewWriter(info)
 	c, h, s := w.File("init/main.c"), w.File("include/idle.h"), w.File("entry.S")
 	loop := w.Node(0, w.Function("main_loop", c, 10), 0, 0)
 	idle := w.Node(loop, w.Function("idle", h, 3), c, 14)

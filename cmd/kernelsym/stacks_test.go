@@ -111,7 +111,7 @@ func TestContract_2_3_Stacks(t *testing.T) {
 		bareModule = "    nft_do+0x4 [nf_tables]\n"
 	)
 	dir := t.TempDir()
-	writePack(t, dir, kernelID, kernelPackWithEntry(kernelID, pack.Range{Start: 0x10, End: 0x40}))
+	writePack(t, dir, kernelID, kernelPackOf(pack.Info{BuildID: kernelID, Marks: pack.Marks{Entry: pack.Range{Start: 0x10, End: 0x40}}}))
 	for _, tt := range []struct{ stack, want string }{
 		{frame + frame, asCaller + asCaller},
 		{frame + entry + frame + frame, asCaller + atEntry + asExact + asCaller},
@@ -144,7 +144,7 @@ func TestContract_2_3_LookupStacks(t *testing.T) {
 		atSame  = "vmlinux+0x54 main_loop+0x4" + build + " init/main.c:11\n"
 	)
 	dir := t.TempDir()
-	writePack(t, dir, kernelID, kernelPackWithEntry(kernelID, pack.Range{Start: 0x10, End: 0x40}))
+	writePack(t, dir, kernelID, kernelPackOf(pack.Info{BuildID: kernelID, Marks: pack.Marks{Entry: pack.Range{Start: 0x10, End: 0x40}}}))
 	nowhere := []string{"lookup", "--procfs", t.TempDir(), "--sysfs", t.TempDir(), "--pack", dir}
 	for _, tt := range []struct{ flag, text, want string }{
 		{"--caller", frame + entry + frame + frame, caller + atEntry + bare + caller},

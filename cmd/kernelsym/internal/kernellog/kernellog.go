@@ -51,13 +51,13 @@ type Reader struct {
 	trace trace
 	pc    string // the last function and offset behind pc, as in a frame; empty if none was printed since the last dump
 	frame *frame // of the line that was read last; nil if it is no frame
-	role  Role   // of the frame
+	in    trace  // the trace of the frame, as it was before the frame
 }
 
 // trace is a part of a log. The zero value is no trace.
 type trace struct {
 	begun   bool
-	isARM64 bool
+	isLower bool   // it begins with "Call trace:"
 	context string // the thread or CPU that prints it, as printk writes it; empty if it does not
 	sources bool   // the kernel prints where it found a frame: arm64 since Linux 6.13, which does so for each first frame
 	last    string // the function of the last frame, empty before the first
@@ -119,7 +119,7 @@ func (r *Reader) Next(line []byte) {
 		r.pc = string(pc[1])
 	}
 	if header := traceHeader.FindSubmatch(line); header != nil {
-		r.trace = trace{begun: true, isARM64: header[1][0] == 't', context: contextOf(line)}
+		r.trace = trace{begun: true, isLower: header[1][0] == 't', context: contextOf(line)}
 		return
 	}
 	isRegisters := registers.Match(line)
@@ -132,7 +132,7 @@ func (r *Reader) Next(line []byte) {
 	}
 	switch {
 	case r.frame != nil && isOther:
-		r.role = r.frameRole(trace{})
+		r.in = trace{}
 	case r.frame != nil:
 		r.pass()
 	case r.trace.begun && !isOther && !isRegisters && !marker.Match(line):
@@ -145,7 +145,7 @@ func (r *Reader) pass() {
 	if r.trace.last == "" {
 		r.trace.sources = r.frame.source != ""
 	}
-	r.role = r.frameRole(r.trace)
+	r.in = r.trace
 	if r.trace.begun {
 		r.trace.last = r.frame.place
 		if r.frame.function != "" {
@@ -154,9 +154,20 @@ func (r *Reader) pass() {
 	}
 }
 
-// frameRole returns the role of the frame in a line of a trace.
-func (r *Reader) frameRole(in trace) Role {
-	f := r.frame
+// archOf returns the architecture of a trace, if nothing else says it. Many print "Call Trace:".
+func (t *trace) archOf() string {
+	if t.isLower {
+		return "arm64"
+	}
+	return "amd64"
+}
+
+// frameRole returns the role of the frame in the line that was read last. An empty architecture is not known.
+func (r *Reader) frameRole(arch string) Role {
+	f, in := r.frame, &r.in
+	if arch == "" {
+		arch = in.archOf()
+	}
 	switch {
 	case f.isGuess:
 		return Guess
@@ -164,7 +175,11 @@ func (r *Reader) frameRole(in trace) Role {
 		return Exact
 	case strings.HasPrefix(f.source, "U"), !in.begun && f.source == "": // its source is unknown
 		return Undecided
-	case !in.isARM64, in.sources, f.source != "":
+	case arch == "amd64":
+		return Caller
+	case arch != "arm64": // some have the registers of interrupted code among the frames
+		return Undecided
+	case in.sources, f.source != "":
 		return Caller
 	case in.last == "" && f.place == r.pc: // the trace begins at the registers that were printed before it
 		return Exact
@@ -234,8 +249,8 @@ var marks = []mark{
 var beforeCaller = []byte("<-")
 
 // At returns the role of the address at an offset of the line, which may have got names in it since it was read. The offsets
-// must increase.
-func (l *Roles) At(line []byte, start int) Role {
+// must increase. arch is the architecture of the kernel that wrote the line, as in GOARCH; empty if it is not known.
+func (l *Roles) At(line []byte, start int, arch string) Role {
 	last := -1
 	for i := range marks {
 		if at := bytes.LastIndex(line[l.end:start], []byte(marks[i].text)); at > last {
@@ -246,7 +261,7 @@ func (l *Roles) At(line []byte, start int) Role {
 	r := l.reader
 	isFrame := r.frame != nil && bytes.HasPrefix(line[start:], []byte(r.frame.place))
 	switch {
-	case l.mark == nil && isFrame && r.role == Guess:
+	case l.mark == nil && isFrame && r.frame.isGuess:
 		return Guess
 	case r.Policy == AllExact:
 		return Exact
@@ -255,7 +270,7 @@ func (l *Roles) At(line []byte, start int) Role {
 	case l.mark != nil:
 		return l.mark.role
 	case isFrame && (r.Policy == ByTrace || r.frame.source == "P"):
-		return r.role
+		return r.frameRole(arch)
 	case r.Policy == AllCallers:
 		return Caller
 	}

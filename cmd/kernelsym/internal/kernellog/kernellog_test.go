@@ -20,11 +20,14 @@ var offset = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_.$]*\+0x[0-9a-f]+/0x[0-9a-f
 var letters = map[Role]string{Exact: "E", Caller: "C", Undecided: "u", Mentioned: "m", Guess: "?"}
 
 // rolesIn returns the roles of all offsets of a line.
-func rolesIn(r *Reader, line string) (roles string) {
+func rolesIn(r *Reader, line string) (roles string) { return rolesOf(r, line, "") }
+
+// rolesOf returns the roles of all offsets of a line that a kernel of an architecture wrote.
+func rolesOf(r *Reader, line, arch string) (roles string) {
 	r.Next([]byte(line))
 	of := r.Roles()
 	for _, at := range offset.FindAllStringIndex(line, -1) {
-		roles += letters[of.At([]byte(line), at[0])]
+		roles += letters[of.At([]byte(line), at[0], arch)]
 	}
 	return roles
 }
@@ -131,6 +134,27 @@ func TestContract_2_7_Policies(t *testing.T) {
 			got += rolesIn(&r, line)
 		}
 		assert.Equal(t, want, got)
+	}
+}
+
+// TestContract_2_7_Architectures verifies that the architecture, if it is known, decides by which rules a trace is read.
+func TestContract_2_7_Architectures(t *testing.T) {
+	for _, tt := range []struct{ arch, upper, lower string }{
+		{"", "-CCCE?", "-uCEE?"}, {"amd64", "-CCCE?", "-CCCE?"}, {"arm64", "-uCEE?", "-uCEE?"},
+		{"riscv64", "-uuuE?", "-uuuE?"}, {"s390x", "-uuuE?", "-uuuE?"},
+	} {
+		for header, want := range map[string]string{"Call Trace:": tt.upper, "Call trace:": tt.lower} {
+			var r Reader
+			got := ""
+			for _, line := range []string{header, " f+0x1/0x2", " el1h_64_irq+0x1/0x2", " f+0x1/0x2", "RIP: 0010:f+0x1/0x2", " ? f+0x1/0x2"} {
+				roles := rolesOf(&r, line, tt.arch)
+				if roles == "" {
+					roles = "-"
+				}
+				got += roles
+			}
+			assert.Equal(t, want, got, "%s on %s", header, tt.arch)
+		}
 	}
 }
 
