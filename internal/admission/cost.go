@@ -3,7 +3,7 @@
 package admission
 
 import (
-	"bytes"
+	"encoding/json"
 	"errors"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -125,9 +125,52 @@ func countNumbers(packed []byte) (n int64) {
 	return n
 }
 
-// costJSON is cost for a message in JSON. Objects, and elements of lists after the first, are no larger than the largest
-// entries.
-func costJSON(message []byte) int64 {
-	count := func(mark string) int64 { return int64(bytes.Count(message, []byte(mark))) }
-	return 200*count("{") + 40*(count("[")+count(",")) + copies*int64(len(message))
+const (
+	entryJSON  = 160 + place // a profile; no other entry is larger
+	scalarJSON = 36          // a string, without its bytes; no number is larger
+)
+
+// costJSON is cost for a message in JSON. A valid one is no deeper than encoding/json allows.
+//
+// To each list, pdata adds an entry as soon as it has read [ or a comma, whatever comes next: null takes as much as an object.
+// An entry of the wrong type is an error, but pdata goes on until it finds nothing that it expects. So what it takes for
+// an entry can be anything, even a comma within a string. But if something that begins like a number or a string is taken for
+// an object, pdata skips one byte, and the list ends there, unless [ or a comma follows. This happens at most once for each [.
+func costJSON(message []byte) (int64, error) {
+	if !json.Valid(message) {
+		return 0, errMalformed
+	}
+	total := copies * int64(len(message))
+	for i, b := range message {
+		if b == '[' {
+			total += entryJSON - scalarJSON
+		}
+		if b == '[' || b == ',' {
+			total += entryCost(message[i+1:])
+		}
+	}
+	return total, nil
+}
+
+// entryCost returns what the entry at the beginning of text takes: less if it is a number or a string and, taken for an object,
+// ends its list.
+func entryCost(text []byte) int64 {
+	first, text := nextToken(text)
+	if first != '"' && first != '-' && (first < '0' || first > '9') {
+		return entryJSON
+	}
+	if next, _ := nextToken(text); next == ',' || next == '[' {
+		return entryJSON
+	}
+	return scalarJSON
+}
+
+// nextToken returns the first byte that is not white space, and what follows. It returns 0 at the end.
+func nextToken(text []byte) (first byte, rest []byte) {
+	for i, b := range text {
+		if b != ' ' && b != '\t' && b != '\r' && b != '\n' {
+			return b, text[i+1:]
+		}
+	}
+	return 0, nil
 }

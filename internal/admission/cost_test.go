@@ -5,6 +5,7 @@ package admission
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -31,28 +32,93 @@ func TestCostBoundsMemory(t *testing.T) {
 
 			text, err := (&pprofile.JSONMarshaler{}).MarshalProfiles(pd)
 			require.NoError(t, err)
-			_, live = decoded(t, text, (&pprofile.JSONUnmarshaler{}).UnmarshalProfiles)
-			assert.GreaterOrEqual(t, costJSON(text), live, "JSON")
+			assertBoundsJSON(t, text)
 		})
+	}
+	for _, tt := range admissiontest.JSON {
+		t.Run("JSON: "+tt.Name, func(t *testing.T) { assertBoundsJSON(t, tt.New(400_000)) })
 	}
 }
 
-// decoded decodes a message, and returns the bytes that it takes at the end.
-func decoded(t *testing.T, message []byte, decode func([]byte) (pprofile.Profiles, error)) (pprofile.Profiles, int64) {
+// assertBoundsJSON verifies that a message in JSON takes no more memory than its cost, and that it does not take more before it turns
+// out to have an error. Then nothing is left, and all that was allocated must be less than twice the cost: the arrays
+// of a growing slice take up to five times its size together, and the cost includes 2.25 times.
+func assertBoundsJSON(t *testing.T, text []byte) {
 	t.Helper()
-	var before, after runtime.MemStats
+	want, err := costJSON(text)
+	if err != nil {
+		require.ErrorIs(t, err, errMalformed)
+		return
+	}
+	live, allocated := memoryOf(text, func(text []byte) any {
+		pd, err := (&pprofile.JSONUnmarshaler{}).UnmarshalProfiles(text)
+		if err != nil {
+			return nil
+		}
+		return pd
+	})
+	assert.GreaterOrEqual(t, want, live)
+	assert.GreaterOrEqual(t, 2*want+100_000, allocated)
+}
+
+// decoded decodes a message, and returns the bytes that it takes at the end.
+func decoded(t *testing.T, message []byte, decode func([]byte) (pprofile.Profiles, error)) (pd pprofile.Profiles, live int64) {
+	t.Helper()
+	live, _ = memoryOf(message, func(message []byte) any {
+		var err error
+		pd, err = decode(message)
+		require.NoError(t, err)
+		return pd
+	})
+	return pd, live
+}
+
+// memoryOf returns the bytes that the decoded message takes at the end, and those that were allocated until then.
+func memoryOf(message []byte, decode func([]byte) any) (live, allocated int64) {
+	var before, decoded, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	pd, err := decode(message)
-	require.NoError(t, err)
+	result := decode(message)
+	runtime.ReadMemStats(&decoded)
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	runtime.KeepAlive(message)
-	return pd, int64(after.HeapAlloc) - int64(before.HeapAlloc) //nolint:gosec // small
+	runtime.KeepAlive(result)
+	return int64(after.HeapAlloc) - int64(before.HeapAlloc), int64(decoded.TotalAlloc - before.TotalAlloc) //nolint:gosec // small
 }
 
-// TestCostOfProfiles verifies that a profile as profilers send it costs at most twelve times its size.
-func TestCostOfProfiles(t *testing.T) {
+// FuzzCostJSON verifies that no text that repeats a part takes more memory than its cost.
+func FuzzCostJSON(f *testing.F) {
+	for _, s := range admissiontest.JSON {
+		f.Add(s.Before, s.Entry, s.After)
+	}
+	f.Fuzz(func(t *testing.T, before, entry, after string) {
+		if entry != "" {
+			assertBoundsJSON(t, admissiontest.JSONShape{Before: before, Entry: entry, After: after}.New(100_000))
+		}
+	})
+}
+
+// TestCostOfJSON verifies that a message of profilers in JSON costs no more for its size than in Protobuf.
+func TestCostOfJSON(t *testing.T) {
+	text, err := (&pprofile.JSONMarshaler{}).MarshalProfiles(profiles())
+	require.NoError(t, err)
+	n, err := costJSON(text)
+	require.NoError(t, err)
+	t.Logf("cost %.1f", float64(n)/float64(len(text)))
+	assert.LessOrEqual(t, n, 12*int64(len(text)))
+}
+
+// TestCostRefusesJSON verifies that text is refused that is not JSON, or deeper than a stack should be.
+func TestCostRefusesJSON(t *testing.T) {
+	for _, text := range []string{"", "{", "[}]", `{"resourceProfiles":[},},}]}`, `{"x":` + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + "}"} {
+		_, err := costJSON([]byte(text))
+		assert.ErrorIs(t, err, errMalformed, text)
+	}
+}
+
+// profiles returns a profile as profilers send it.
+func profiles() pprofile.Profiles {
 	pd := pprofile.NewProfiles()
 	p := pd.ResourceProfiles().AppendEmpty().ScopeProfiles().AppendEmpty().Profiles().AppendEmpty()
 	d := pd.Dictionary()
@@ -75,7 +141,12 @@ func TestCostOfProfiles(t *testing.T) {
 		sample.AttributeIndices().Append(int32(i), 1)
 		sample.TimestampsUnixNano().Append(uint64(i) << 40)
 	}
-	message, err := (&pprofile.ProtoMarshaler{}).MarshalProfiles(pd)
+	return pd
+}
+
+// TestCostOfProfiles verifies that a profile as profilers send it costs at most twelve times its size.
+func TestCostOfProfiles(t *testing.T) {
+	message, err := (&pprofile.ProtoMarshaler{}).MarshalProfiles(profiles())
 	require.NoError(t, err)
 	n, err := cost(message)
 	require.NoError(t, err)

@@ -63,7 +63,7 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 
 func costOf(body []byte, contentType string) (int64, error) {
 	if media, _, err := mime.ParseMediaType(contentType); err == nil && media == "application/json" {
-		return costJSON(body), nil
+		return costJSON(body)
 	}
 	return cost(body)
 }

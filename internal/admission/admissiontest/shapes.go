@@ -5,6 +5,7 @@ package admissiontest
 
 import (
 	"bytes"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -72,4 +73,72 @@ var Shapes = []Shape{
 	{"short stacks", []protowire.Number{2}, Field(7, Field(1, 1)...)},
 	{"locations of a stack", []protowire.Number{2, 7, 1}, []byte{1}},
 	{"fields of a later version", nil, Field(3)},
+}
+
+// A JSONShape is a form of texts that repeat an entry.
+type JSONShape struct{ Name, Before, Entry, After string }
+
+// New returns a text of about this size.
+func (s JSONShape) New(size int) []byte {
+	return []byte(s.Before + strings.Repeat(s.Entry, size/len(s.Entry)) + s.After)
+}
+
+// inProfiles returns a shape with entries of a list of profiles.
+func inProfiles(name, entry, last string) JSONShape {
+	return JSONShape{name, `{"resourceProfiles":[{"scopeProfiles":[{"profiles":[`, entry, last + `]}]}]}`}
+}
+
+// inAttributes returns a shape with entries of the table of attributes.
+func inAttributes(name, entry string) JSONShape {
+	return JSONShape{name, `{"dictionary":{"attributeTable":[`, entry, `null]}}`}
+}
+
+// JSON has texts that are no messages as the marshaler writes them. pdata reads parts of those with errors as well.
+var JSON = []JSONShape{
+	inProfiles("null", `null,`, `null`),
+	inProfiles("null with space", "\n null ,", `null`),
+	inProfiles("empty objects", `{},`, `{}`),
+	inProfiles("digits for objects", `1,`, `1`),
+	inProfiles("numbers for objects", `12,`, `12`),
+	inProfiles("signs for objects", `-1,`, `1`),
+	inProfiles("strings for objects", `"",`, `""`),
+	inProfiles("short strings for objects", `"a",`, `""`),
+	inProfiles("strings with commas for objects", `",",`, `""`),
+	inProfiles("lists for objects", `[],`, `[]`),
+	inProfiles("lists of digits for objects", `[1],`, `[]`),
+	inProfiles("lists of strings for objects", `["a","b"],`, `[]`),
+	inProfiles("words for objects", `true,`, `true`),
+	inProfiles("nameless fields", `{"":[]},`, `{}`),
+	inProfiles("nameless fields of strings", `{"":","},`, `{}`),
+	inProfiles("nameless fields of digits", `{"":[1,1]},`, `{}`),
+	inProfiles("fields of other types", `{"samples":1},`, `{}`),
+	inProfiles("lists with one of another type", `{"samples":[12,{}]},`, `{}`),
+	inProfiles("a field twice", `{"samples":[null],"samples":[null]},`, `{}`),
+	inProfiles("unknown fields", `{"x":[[],{"y":null}]},`, `{}`),
+	inProfiles("values in strings", `{"samples":[{"values":["1","2"],"timestampsUnixNano":["1"]}]},`, `{}`),
+	{"entries within a string", `{"resourceProfiles":[{"scopeProfiles":[{"profiles":["`, `,}`, `"]}]}]}`},
+	{"brackets within a string", `{"resourceProfiles":[{"scopeProfiles":[{"profiles":["`, `[`, `"]}]}]}`},
+	{"null within a string", `{"resourceProfiles":[{"scopeProfiles":[{"profiles":["`, `,n   `, `"]}]}]}`},
+	{"names with _", `{"resource_profiles":[{"scope_profiles":[{"profiles":[{"samples":[`, `null,`, `null]}]}]}]}`},
+	{"scopes", `{"resourceProfiles":[{"scopeProfiles":[`, `null,`, `null]}]}`},
+	{"resources", `{"resourceProfiles":[`, `null,`, `null]}`},
+	{"a list for each scope", `{"resourceProfiles":[`, `{"scopeProfiles":[null]},`, `null]}`},
+	{"attributes of a resource", `{"resourceProfiles":[{"resource":{"attributes":[`, `null,`, `null]}}]}`},
+	{"entities", `{"resourceProfiles":[{"resource":{"entityRefs":[`, `null,`, `null]}}]}`},
+	{"samples", `{"resourceProfiles":[{"scopeProfiles":[{"profiles":[{"samples":[`, `{"values":[1]},`, `null]}]}]}]}`},
+	{"values", `{"resourceProfiles":[{"scopeProfiles":[{"profiles":[{"samples":[{"values":[`, `12,`, `1]}]}]}]}]}`},
+	{"strings", `{"dictionary":{"stringTable":[`, `"",`, `""]}}`},
+	{"null for strings", `{"dictionary":{"stringTable":[`, `null,`, `null]}}`},
+	{"escapes", `{"dictionary":{"stringTable":["`, `\u00e9`, `"]}}`},
+	{"lines", `{"dictionary":{"locationTable":[`, `{"lines":[null]},`, `null]}}`},
+	inAttributes("attributes", `null,`),
+	inAttributes("attributes with empty lists", `{"value":{"arrayValue":null}},`),
+	inAttributes("attributes with empty maps", `{"value":{"kvlistValue":{}}},`),
+	inAttributes("attributes with strings", `{"value":{"stringValue":"a"}},`),
+	inAttributes("attributes with bytes", `{"value":{"bytesValue":"AA=="}},`),
+	inAttributes("attributes with values again and again", `{"value":{"intValue":1,"arrayValue":null,"kvlistValue":null}},`),
+	inAttributes("attributes of attributes", `{"value":{"kvlistValue":{"values":[null,{"value":{"arrayValue":{"values":[null]}}}]}}},`),
+	{"bytes", `{"dictionary":{"attributeTable":[{"value":{"bytesValue":"`, `AAAA`, `"}}]}}`},
+	{"deep lists", `{"dictionary":{"attributeTable":[{"value":{`, `"arrayValue":{"values":[{`, `}]}}]}`},
+	{"deep lists within a string", `{"resourceProfiles":[{"scopeProfiles":[{"profiles":["`, `,\"samples\":[{`, `"]}]}]}`},
 }
