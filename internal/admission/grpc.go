@@ -27,9 +27,11 @@ func (g *Gate) ServerOptions() []grpc.ServerOption {
 		grpc.StatsHandler(s),
 		grpc.ForceServerCodecV2(codec{s}),
 		grpc.ChainUnaryInterceptor(s.intercept),
-		// A connection without a fixed window can have much more unread data, and one without a limit many goroutines.
+		// A connection without a fixed window can have much more unread data, and one without a limit many goroutines. Headers are
+		// compressed: without a limit, those of a request can take 16 MiB.
 		grpc.StaticStreamWindowSize(64 << 10),
 		grpc.MaxConcurrentStreams(16),
+		grpc.MaxHeaderListSize(16 << 10),
 	}
 }
 

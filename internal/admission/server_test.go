@@ -6,11 +6,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -229,4 +231,65 @@ func TestWaitingGRPC(t *testing.T) {
 		require.NoError(t, <-results)
 	}
 	g.assertEmpty(t)
+}
+
+// TestHeaders verifies that a request is refused before it takes more than a few kilobytes of headers, which HPACK can make a
+// thousand times smaller: after its first occurrence, a field takes one byte.
+func TestHeaders(t *testing.T) {
+	g := newTestGate()
+	g.patience = 100 * time.Millisecond // a request without a message is answered when it ends
+	conn := startGRPC(t, g, func(pprofileotlp.ExportRequest) { t.Error("a message") })
+	sender, err := new(net.Dialer).DialContext(t.Context(), "tcp", conn.Target()[len("passthrough:///"):])
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, sender.Close()) }()
+	for fields, wantReset := range []bool{false, true} {
+		block := []byte{0x83, 0x86} // POST, http
+		block = appendHeader(block, []byte{0x04}, export)
+		block = appendHeader(block, []byte{0x01}, "localhost")
+		block = appendHeader(block, []byte{0x0f, 31 - 15}, "application/grpc")
+		if fields > 0 {
+			block = appendHeader(append(block, 0x40, 1, 'x'), nil, strings.Repeat("a", 120))
+			block = append(block, bytes.Repeat([]byte{0x80 | 62}, 200)...)
+		}
+		stream := uint32(2*fields + 1)
+		if fields == 0 {
+			_, err = io.WriteString(sender, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+			require.NoError(t, err)
+			_, err = sender.Write([]byte{0, 0, 0, settingsFrame, 0, 0, 0, 0, 0})
+			require.NoError(t, err)
+		}
+		const endHeaders = 4
+		frame := append([]byte{0, byte(len(block) >> 8), byte(len(block)), headersFrame, endHeaders}, binary.BigEndian.AppendUint32(nil, stream)...)
+		_, err = sender.Write(append(frame, block...))
+		require.NoError(t, err)
+		assert.Equal(t, wantReset, firstAnswer(t, sender, stream) == resetFrame)
+	}
+	g.assertEmpty(t)
+}
+
+// Types of frames of HTTP/2.
+const (
+	headersFrame  = 1
+	resetFrame    = 3
+	settingsFrame = 4
+)
+
+// appendHeader appends the value of a header, after an encoded name.
+func appendHeader(block, name []byte, value string) []byte {
+	return append(append(append(block, name...), byte(len(value))), value...)
+}
+
+// firstAnswer returns the type of the first frame of a stream, of those that answer a request.
+func firstAnswer(t *testing.T, r io.Reader, stream uint32) byte {
+	t.Helper()
+	for {
+		var header [9]byte
+		_, err := io.ReadFull(r, header[:])
+		require.NoError(t, err)
+		_, err = io.CopyN(io.Discard, r, int64(header[0])<<16|int64(header[1])<<8|int64(header[2]))
+		require.NoError(t, err)
+		if kind := header[3]; binary.BigEndian.Uint32(header[5:]) == stream && (kind == headersFrame || kind == resetFrame) {
+			return kind
+		}
+	}
 }
