@@ -152,8 +152,8 @@ func costJSON(message []byte) (int64, error) {
 	return total, nil
 }
 
-// entryCost returns what the entry at the beginning of text takes: less if it is a number or a string and, taken for an object,
-// ends its list.
+// entryCost returns the bytes for the entry with which text begins. A number or a string takes less, unless more entries would
+// follow if it were taken for an object.
 func entryCost(text []byte) int64 {
 	first, text := nextToken(text)
 	if first != '"' && first != '-' && (first < '0' || first > '9') {

@@ -5,7 +5,7 @@
 // A message takes up to 101 times its size when it is decoded, and gzip makes it a thousand times smaller. A limiter in
 // the pipeline decides after that. A Gate decides before: it counts the entries of a message in its encoded form,
 // which bounds the memory that they take (cost.go), and compares that with the memory that the process has left
-// (gate.go).
+// (gate.go). Hosts share the turns (queue.go).
 //
 //	headers ── enter ── body, decompressed ── cost ── admit ── decoded, pipeline ── done
 //	           │ at most maxRequests           │       │ used + admitted + cost ≤ limit

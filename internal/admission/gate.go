@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// maxRequests is the number of requests whose messages are received and handled at once.
+	// maxRequests is the number of requests whose messages are received and handled at once. One host has 3 of them at most.
 	maxRequests = 4
-	// maxWaiting is the number of requests that wait until they are received. Each can have sent a window of data.
-	maxWaiting = 256
+	// maxWaiting is the number of requests that wait until they are received. Each can have sent a window of data. One host has
+	// 256 of them at most.
+	maxWaiting = 384
 	// patience is how long a request waits for its turn, then for the end of its message, then for memory.
 	patience = 5 * time.Second
 	// retryAfter is when a sender whose request was refused should try again.
@@ -37,8 +38,7 @@ type Gate struct {
 	maxMessage int64 // bytes of memory that one message may take
 	refused    func(error)
 
-	requests chan struct{} // one element for each request that is received or handled
-	waiting  atomic.Int64
+	queue *queue // the requests that wait until they are received
 
 	turn     sync.Mutex   // held by the request whose message is next
 	full     atomic.Bool  // the last message found no memory in time
@@ -63,37 +63,35 @@ func New(headroom, maxMessage int64, refused func(error)) (*Gate, error) {
 func newGate(limit, maxMessage int64, refused func(error)) *Gate {
 	return &Gate{
 		limit: limit, maxMessage: maxMessage, refused: refused,
-		requests: make(chan struct{}, maxRequests),
+		queue:    newQueue(maxRequests, maxWaiting),
 		patience: patience, used: memoryUsed, collect: runtime.GC,
 	}
 }
 
-// enter waits for some time until the message of a request may be received. Each call without an error must be followed by
-// one of leave.
-func (g *Gate) enter(ctx context.Context) error {
-	defer g.waiting.Add(-1)
-	if g.waiting.Add(1) > maxWaiting {
+// enter waits for some time until the message of a request of a host may be received. Each call without an error must be
+// followed by one of leave.
+func (g *Gate) enter(ctx context.Context, host string) error {
+	if !g.queue.reserve(host) {
 		return ErrBusy
 	}
+	t := g.queue.wait(host)
 	ctx, cancel := context.WithTimeout(ctx, g.patience)
 	defer cancel()
 	select {
-	case g.requests <- struct{}{}:
-		return nil
+	case <-t.turn:
 	case <-ctx.Done():
-		return ErrBusy
+		if g.queue.quit(t) {
+			return ErrBusy
+		}
 	}
+	return nil
 }
 
-// waitToEnter is enter for a request that cannot be refused any more.
-func (g *Gate) waitToEnter() {
-	g.waiting.Add(1)
-	g.requests <- struct{}{}
-	g.waiting.Add(-1)
-}
+// waitToEnter is enter for a request that has a place already, and cannot be refused any more.
+func (g *Gate) waitToEnter(host string) { <-g.queue.wait(host).turn }
 
-// leave ends a request.
-func (g *Gate) leave() { <-g.requests }
+// leave ends a request of a host.
+func (g *Gate) leave(host string) { g.queue.end(host) }
 
 // admit waits until a message of this cost may be decoded. Messages are admitted in turn. Once a message has waited in vain,
 // only one at a time waits until another is admitted. Each call without an error must be followed by one of release.

@@ -3,6 +3,7 @@
 package admission
 
 import (
+	"maps"
 	"runtime/debug"
 	"sync/atomic"
 	"testing"
@@ -36,9 +37,42 @@ func newTestGate() *testGate {
 // assertEmpty verifies that no request is left.
 func (g *testGate) assertEmpty(t *testing.T) {
 	t.Helper()
-	assert.Eventually(t, func() bool { return len(g.requests) == 0 && g.admitted.Load() == 0 && g.waiting.Load() == 0 },
+	assert.Eventually(t, func() bool { return g.admitted.Load() == 0 && g.turns() == 0 && g.waiting() == 0 },
 		time.Minute, time.Millisecond)
 }
+
+// turns returns the number of requests that are received or handled.
+func (g *testGate) turns() int {
+	g.queue.mu.Lock()
+	defer g.queue.mu.Unlock()
+	return maxRequests - g.queue.turns.left
+}
+
+// waiting returns the number of requests that wait.
+func (g *testGate) waiting() int {
+	g.queue.mu.Lock()
+	defer g.queue.mu.Unlock()
+	return maxWaiting - g.queue.places.left
+}
+
+// fill gives the turns that one host can have to another one.
+func (g *testGate) fill(t *testing.T, host string) (leave func()) {
+	t.Helper()
+	for range oneHostTurns {
+		require.NoError(t, g.enter(t.Context(), host))
+	}
+	return func() {
+		for range oneHostTurns {
+			g.leave(host)
+		}
+	}
+}
+
+// What one host can have.
+const (
+	oneHostTurns   = 3
+	oneHostWaiting = 256
+)
 
 // TestAdmit verifies when messages are admitted: while used memory, admitted messages and the new one stay below the limit.
 func TestAdmit(t *testing.T) {
@@ -102,39 +136,108 @@ func TestAdmitWhileFull(t *testing.T) {
 	})
 }
 
-// TestEnter verifies that requests beyond maxRequests wait for their turn, and are refused if it does not come, or if too many
-// wait.
+// TestEnter verifies that requests beyond those that a host may have wait for their turn, and are refused if it does not come,
+// or if too many wait.
 func TestEnter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGate()
-		for range maxRequests {
-			require.NoError(t, g.enter(t.Context()))
-		}
-		time.AfterFunc(time.Second, g.leave)
-		require.NoError(t, g.enter(t.Context()))
+		leave := g.fill(t, "a")
+		time.AfterFunc(time.Second, func() { g.leave("a") })
+		require.NoError(t, g.enter(t.Context(), "a"))
 		start := time.Now()
-		require.ErrorIs(t, g.enter(t.Context()), ErrBusy)
+		require.ErrorIs(t, g.enter(t.Context(), "a"), ErrBusy)
 		assert.Equal(t, patience, time.Since(start))
 
 		var others atomic.Int64
-		for range maxWaiting {
+		for range oneHostWaiting {
 			go func() {
-				if g.enter(t.Context()) == nil {
+				if g.enter(t.Context(), "a") == nil {
 					others.Add(1)
 				}
 			}()
 		}
 		synctest.Wait()
 		start = time.Now()
-		require.ErrorIs(t, g.enter(t.Context()), ErrBusy)
+		require.ErrorIs(t, g.enter(t.Context(), "a"), ErrBusy)
 		assert.Zero(t, time.Since(start))
-		for range maxRequests {
-			g.leave()
-		}
+		leave()
 		synctest.Wait()
-		assert.EqualValues(t, maxRequests, others.Load())
-		time.Sleep(patience) // for the others
+		assert.EqualValues(t, oneHostTurns, others.Load())
+		time.Sleep(2 * patience) // for the others
+		leave()
+		g.assertEmpty(t)
 	})
+}
+
+// TestOneHostKeepsNoneFromOthers verifies that others get turns while a host has as many turns and places as it can and ends
+// none, also those who come after a second such host.
+func TestOneHostKeepsNoneFromOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTestGate()
+		g.fill(t, "a")
+		for range oneHostWaiting {
+			require.True(t, g.queue.reserve("a"))
+			g.queue.wait("a")
+		}
+		require.False(t, g.queue.reserve("a"))
+		for range 100 {
+			require.NoError(t, g.enter(t.Context(), "b"))
+			g.leave("b")
+		}
+
+		require.NoError(t, g.enter(t.Context(), "b"))
+		g.queue.reserveAnyway("b")
+		b := g.queue.wait("b")
+		g.queue.reserveAnyway("c")
+		c := g.queue.wait("c")
+		g.leave("a")
+		<-c.turn
+		assert.Equal(t, map[string]int{"a": 2, "b": 1, "c": 1}, g.queue.turns.had)
+		assert.True(t, g.queue.quit(b))
+	})
+}
+
+// TestTurnAtTheEnd verifies that a turn is not lost that a request gets when it stops waiting.
+func TestTurnAtTheEnd(t *testing.T) {
+	q := newQueue(1, 2)
+	require.True(t, q.reserve("a"))
+	require.True(t, q.reserve("a"))
+	first, second := q.wait("a"), q.wait("a")
+	<-first.turn
+	q.end("a")
+	<-second.turn
+	assert.False(t, q.quit(second))
+	q.end("a")
+	assert.Equal(t, newShare(1), q.turns)
+	assert.Equal(t, newShare(2), q.places)
+}
+
+// TestShare verifies that no host can have all, that a host without any can have what is left, and the numbers of the contract.
+func TestShare(t *testing.T) {
+	for n := 3; n <= maxWaiting; n++ {
+		s, hosts := newShare(n), 0
+		for ; s.left > 0; hosts++ {
+			host := string(rune('a' + hosts))
+			require.True(t, s.allows(host))
+			for s.allows(host) {
+				s.take(host)
+			}
+		}
+		assert.GreaterOrEqual(t, hosts, 2, n)
+		for host, had := range maps.Clone(s.had) {
+			for range had {
+				s.giveBack(host)
+			}
+		}
+		assert.Equal(t, newShare(n), s)
+	}
+	turns, places := newShare(maxRequests), newShare(maxWaiting)
+	for s, want := range map[*share]int{&turns: oneHostTurns, &places: oneHostWaiting} {
+		for s.allows("a") {
+			s.take("a")
+		}
+		assert.Equal(t, want, s.had["a"])
+	}
 }
 
 // TestNew verifies that a gate needs a memory limit above what it leaves, and that memory in use is measured.

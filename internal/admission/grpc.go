@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -13,10 +14,13 @@ import (
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // the codec
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/kernelsym/kernelsym/internal/sender"
 )
 
 // ServerOptions returns the options of a server whose requests are admitted.
@@ -37,7 +41,7 @@ func (g *Gate) ServerOptions() []grpc.ServerOption {
 
 // A server has the hooks of a gRPC server.
 //
-//	headers        tap        refuses requests while too many wait, and limits their time
+//	headers        tap        reserves a place or, if too many wait, refuses the request, and limits its time
 //	  │            Begin      waits until the message may be received
 //	decompressed   Unmarshal  waits until the message may be decoded, or leaves it empty
 //	  │            InPayload  connects the request with its message
@@ -57,10 +61,12 @@ type message struct {
 	err  error
 }
 
-// A call is a request. One goroutine calls its hooks.
+// A call is a request. One goroutine calls its hooks after the tap.
 type call struct {
-	payload any      // into which the message was decoded
-	message *message // nil until then
+	host    string
+	place   *time.Timer // gives up the place, because for some requests Begin never comes, such as those for unknown methods
+	payload any         // into which the message was decoded
+	message *message    // nil until then
 }
 
 type callKey struct{}
@@ -69,25 +75,37 @@ var errSecond = errors.New("a request has one message")
 
 // tap is called with the headers of a request. It must not wait.
 func (s *server) tap(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	if s.gate.waiting.Load() >= maxWaiting {
+	c := &call{host: hostOf(ctx)}
+	if !s.gate.queue.reserve(c.host) {
 		return ctx, s.gate.refuse(ErrBusy)
 	}
+	c.place = time.AfterFunc(s.gate.patience, func() { s.gate.queue.giveUp(c.host) })
 	ctx, cancel := context.WithTimeout(ctx, 3*s.gate.patience) // as long as an HTTP request can take before it is handled
 	context.AfterFunc(ctx, cancel)
-	return ctx, nil
+	return context.WithValue(ctx, callKey{}, c), nil
+}
+
+// hostOf returns the host that sent a request.
+func hostOf(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	return sender.HostOf(p.Addr)
 }
 
 // TagRPC implements stats.Handler.
-func (s *server) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
-	return context.WithValue(ctx, callKey{}, new(call))
-}
+func (s *server) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
 // HandleRPC implements stats.Handler.
 func (s *server) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	c := ctx.Value(callKey{}).(*call)
 	switch event := event.(type) {
 	case *stats.Begin:
-		s.gate.waitToEnter()
+		if !c.place.Stop() {
+			s.gate.queue.reserveAnyway(c.host)
+		}
+		s.gate.waitToEnter(c.host)
 	case *stats.InPayload:
 		if m, ok := s.messages.Load(event.Payload); ok {
 			c.payload, c.message = event.Payload, m.(*message)
@@ -97,7 +115,7 @@ func (s *server) HandleRPC(ctx context.Context, event stats.RPCStats) {
 			s.messages.Delete(c.payload)
 			s.gate.release(c.message.cost)
 		}
-		s.gate.leave()
+		s.gate.leave(c.host)
 	}
 }
 

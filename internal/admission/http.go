@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/kernelsym/kernelsym/internal/sender"
 )
 
 // Handler returns a handler that calls next for admitted requests. It belongs after the decompression.
@@ -35,10 +37,11 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	// The server reads the rest of a body before it sends a refusal. Where it has no deadlines, the error does not matter.
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(g.patience))
-	if err := g.enter(r.Context()); err != nil {
+	host := sender.Host(r.Context())
+	if err := g.enter(r.Context(), host); err != nil {
 		return err
 	}
-	defer g.leave()
+	defer g.leave(host)
 	_ = control.SetReadDeadline(time.Now().Add(g.patience))
 	body, err := io.ReadAll(r.Body)
 	err = errors.Join(err, r.Body.Close())

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -90,12 +91,14 @@ func startHTTP(t *testing.T, g *testGate, handle func([]byte, error)) (url strin
 // TestStalledHTTP verifies that the server does not wait for a sender that stalls, whether it is that
 // sender's turn or not.
 func TestStalledHTTP(t *testing.T) {
-	for name, others := range map[string]int{"its turn": 0, "not its turn": maxRequests} {
+	for name, hosts := range map[string][]string{"its turn": nil, "not its turn": {"a", "b"}} {
 		t.Run(name, func(t *testing.T) {
 			g := newTestGate()
 			g.patience = time.Millisecond
-			for range others {
-				require.NoError(t, g.enter(t.Context()))
+			for _, host := range hosts {
+				for g.queue.turns.allows(host) {
+					require.NoError(t, g.enter(t.Context(), host))
+				}
 			}
 			url := startHTTP(t, g, func(_ []byte, err error) { assert.Error(t, err) })
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", url[len("http://"):])
@@ -106,8 +109,10 @@ func TestStalledHTTP(t *testing.T) {
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			require.NoError(t, err)
 			assert.NoError(t, response.Body.Close())
-			for range others {
-				g.leave()
+			for host, had := range maps.Clone(g.queue.turns.had) {
+				for range had {
+					g.leave(host)
+				}
 			}
 			g.assertEmpty(t)
 		})
@@ -194,6 +199,18 @@ func TestStalledGRPC(t *testing.T) {
 	g.assertEmpty(t)
 }
 
+// TestNoBegin verifies that requests that the server refuses for other reasons keep no places.
+func TestNoBegin(t *testing.T) {
+	g := newTestGate()
+	g.patience = 10 * time.Millisecond
+	conn := startGRPC(t, g, func(pprofileotlp.ExportRequest) { t.Error("a message") })
+	message := raw(admissiontest.Field(1))
+	for range 10 {
+		assert.Equal(t, codes.Unimplemented, status.Code(conn.Invoke(t.Context(), "/other/Export", &message, new(raw))))
+	}
+	g.assertEmpty(t)
+}
+
 // TestSecondMessage verifies that a second message in one request, which the server reads before it refuses
 // the request, is not decoded, and that nothing of the first one stays admitted.
 func TestSecondMessage(t *testing.T) {
@@ -211,23 +228,29 @@ func TestSecondMessage(t *testing.T) {
 	g.assertEmpty(t)
 }
 
-// TestWaitingGRPC verifies that requests beyond maxRequests wait until others end, and that a request is refused while too many
-// wait.
+// TestWaitingGRPC verifies that requests beyond those that a host may have wait until others end, and that a request is refused
+// while too many of its host wait.
 func TestWaitingGRPC(t *testing.T) {
 	g, handled := newTestGate(), make(chan struct{})
 	conn := startGRPC(t, g, func(pprofileotlp.ExportRequest) { handled <- struct{}{} })
 	message, results := raw(admissiontest.Field(1)), make(chan error)
-	for range maxRequests + 1 {
+	for range oneHostTurns + 1 {
 		go func() { results <- conn.Invoke(t.Context(), export, &message, new(raw)) }()
 	}
-	require.Eventually(t, func() bool { return len(g.requests) == maxRequests && g.waiting.Load() == 1 }, time.Minute, time.Millisecond)
-	g.waiting.Add(maxWaiting - 1)
+	require.Eventually(t, func() bool { return g.turns() == oneHostTurns && g.waiting() == 1 }, time.Minute, time.Millisecond)
+	others := 0
+	for g.queue.reserve("127.0.0.1") {
+		others++
+	}
+	assert.Equal(t, oneHostWaiting-1, others)
 	assert.Equal(t, codes.ResourceExhausted, status.Code(conn.Invoke(t.Context(), export, &message, new(raw))))
-	g.waiting.Add(1 - maxWaiting)
-	for range maxRequests + 1 {
+	for range others {
+		g.queue.giveUp("127.0.0.1")
+	}
+	for range oneHostTurns + 1 {
 		<-handled
 	}
-	for range maxRequests + 1 {
+	for range oneHostTurns + 1 {
 		require.NoError(t, <-results)
 	}
 	g.assertEmpty(t)
@@ -291,5 +314,66 @@ func firstAnswer(t *testing.T, r io.Reader, stream uint32) byte {
 		if kind := header[3]; binary.BigEndian.Uint32(header[5:]) == stream && (kind == headersFrame || kind == resetFrame) {
 			return kind
 		}
+	}
+}
+
+// TestManyOfOneHost verifies that no request is refused if as many as one host may have wait, as those of many senders behind one
+// address can.
+func TestManyOfOneHost(t *testing.T) {
+	g, message, results := newTestGate(), raw(admissiontest.Field(1)), make(chan error)
+	leave := g.fill(t, "127.0.0.1")
+	first := startGRPC(t, g, func(pprofileotlp.ExportRequest) {})
+	for range oneHostWaiting / 16 {
+		conn, err := grpc.NewClient(first.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{})))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+		for range 16 {
+			go func() { results <- conn.Invoke(t.Context(), export, &message, new(raw)) }()
+		}
+	}
+	require.Eventually(t, func() bool { return g.waiting() == oneHostWaiting }, time.Minute, time.Millisecond)
+	leave()
+	for range oneHostWaiting {
+		require.NoError(t, <-results)
+	}
+	g.assertEmpty(t)
+}
+
+// TestStallingHost verifies that messages of another host are handled while a host has as many turns and places as it can, and
+// sends no messages.
+func TestStallingHost(t *testing.T) {
+	g := newTestGate()
+	g.patience = time.Hour
+	conn := startGRPC(t, g, func(pprofileotlp.ExportRequest) {})
+	local := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	refused := make(chan error, 1)
+	for range 17 {
+		stalling, err := grpc.NewClient(conn.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{})),
+			grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+				return local.DialContext(ctx, "tcp", address)
+			}))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, stalling.Close()) })
+		for range 16 {
+			stream, err := stalling.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, export)
+			require.NoError(t, err)
+			go func() {
+				select {
+				case refused <- stream.RecvMsg(new(raw)):
+				default:
+				}
+			}()
+		}
+	}
+	assert.Equal(t, codes.ResourceExhausted, status.Code(<-refused))
+	assert.Equal(t, oneHostTurns, g.turns())
+	assert.LessOrEqual(t, g.waiting(), oneHostWaiting)
+	for range 10 {
+		message := raw(admissiontest.Field(1))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		require.NoError(t, conn.Invoke(ctx, export, &message, new(raw)))
+		cancel()
 	}
 }

@@ -41,7 +41,11 @@ func IsLocal(ctx context.Context) bool {
 // Host returns the host that sent a message, without the port, which not every receiver reports. It is empty if the context
 // has no address, as for messages of this collector itself.
 func Host(ctx context.Context) string {
-	addr := client.FromContext(ctx).Addr
+	return HostOf(client.FromContext(ctx).Addr)
+}
+
+// HostOf returns the host of an address, or nothing for no address.
+func HostOf(addr net.Addr) string {
 	if addr == nil {
 		return ""
 	}

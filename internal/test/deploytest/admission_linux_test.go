@@ -36,7 +36,8 @@ import (
 var everyKind = flag.Bool("every-kind", false, "send hostile messages of every kind, to the agent of the manifests as well")
 
 // TestHostileSenders verifies that messages of the worst shapes, sent 64 times at once, leave the agent alive inside the memory
-// limit that it is shipped with, and that messages of other senders arrive.
+// limit that it is shipped with, and that messages of other senders arrive. Where another host stalls, they arrive without a
+// second attempt.
 func TestHostileSenders(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("not root: processes get no memory limit")
@@ -77,7 +78,10 @@ type target struct {
 	honest             atomic.Int64 // messages of other senders that the backend has received
 }
 
-const honestName = "honest"
+const (
+	honestName   = "honest"
+	exportMethod = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export"
+)
 
 func startLimited(t *testing.T, config string, env []string, limit int64) *target {
 	t.Helper()
@@ -178,7 +182,11 @@ func attack(t *testing.T, c *target) {
 		wg.Wait()
 		c.isAlive()
 	}
-	want := int64(len(kinds) * len(senders))
+	defer c.stall()()
+	for i, send := range senders {
+		require.NoError(t, send(honest), "while another host stalls: sender %d", i)
+	}
+	want := int64((len(kinds) + 1) * len(senders))
 	assert.NoError(t, c.Eventually(t.Context(), "the backend has all messages of other senders", func() error {
 		if got := c.honest.Load(); got < want {
 			return fmt.Errorf("%d of %d", got, want)
@@ -255,8 +263,41 @@ func (c *target) overGRPC(message []byte, opts ...grpc.CallOption) error {
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(c.t.Context(), otelcol.Patience)
 	defer cancel()
-	return conn.Invoke(ctx, "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
-		&message, new([]byte), append(opts, grpc.ForceCodec(encoded{}))...)
+	return conn.Invoke(ctx, exportMethod, &message, new([]byte), append(opts, grpc.ForceCodec(encoded{}))...)
+}
+
+// stall begins requests from another address, without messages, until one is refused because no more of this host may wait.
+func (c *target) stall() (end func()) {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(c.t.Context())
+	refused := make(chan error, 1)
+	var conns []*grpc.ClientConn
+	for range 17 {
+		conn, err := grpc.NewClient("passthrough:///"+c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.ForceCodec(encoded{})), grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+				return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext(ctx, "tcp", address)
+			}))
+		require.NoError(c.t, err)
+		conns = append(conns, conn)
+		for range 16 {
+			stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, exportMethod)
+			require.NoError(c.t, err)
+			go func() {
+				err := stream.RecvMsg(new([]byte))
+				select {
+				case refused <- err:
+				default:
+				}
+			}()
+		}
+	}
+	require.ErrorContains(c.t, <-refused, "no memory for this message now")
+	return func() {
+		cancel()
+		for _, conn := range conns {
+			assert.NoError(c.t, conn.Close())
+		}
+	}
 }
 
 // encoded is the codec of messages that are encoded already.
