@@ -65,6 +65,7 @@ const parentEnv = "KERNELSYM_TEST_VFORK"
 //
 //go:norace
 func vfork() {
+	runtime.LockOSThread() // writing the number can take so long that another thread goes on with the goroutine
 	fmt.Println(unix.Gettid())
 	pid, _, _ := unix.RawSyscall6(unix.SYS_CLONE, unix.CLONE_VFORK|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if pid == 0 {
