@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/procfs"
 )
 
 // FuzzWaits applies any sequence of records, one per byte. However the kernel or a loss changes their order,
@@ -17,7 +18,7 @@ func FuzzWaits(f *testing.F) {
 	f.Add([]byte{0x00, 0x10, 0x20, 0x01, 0x11, 0x21})
 	f.Add([]byte{0x00, 0x10, 0x50, 0x20, 0x00, 0x10, 0x30, 0x20})
 	f.Fuzz(func(t *testing.T, ops []byte) {
-		w := newWaits(0, true, nil, new(Message))
+		w := newWaits(0, true, endCode{}, new(Message))
 		ended := make(map[uint32]int64) // by thread: the end of its last wait
 		for i, op := range ops {
 			r := perfring.Record{CPU: uint32(op >> 3 & 1), TID: 1 + uint32(op&7), Time: int64(i), Stack: []uint64{leaf}}
@@ -36,10 +37,10 @@ func FuzzWaits(f *testing.F) {
 				w.forget([]perfring.Interval{{From: int64(i), To: int64(i) + int64(op&7)}})
 				continue
 			case 6:
-				w.report(int64(i), func(tid uint32) (lives, known bool) { return tid%2 == 0, tid%3 == 0 || tid%2 == 0 })
+				w.report(int64(i), func(tid uint32) procfs.Life { return procfs.Life(tid % 4) })
 				continue
 			default:
-				w = newWaits(0, true, nil, new(Message))
+				w = newWaits(0, true, endCode{}, new(Message))
 				continue
 			}
 			wait, ok := w.note(&r)

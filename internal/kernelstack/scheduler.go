@@ -51,6 +51,30 @@ func readScheduler(o *Options) (all []symtab.Range, _ error) {
 // inline a function that does not return where the code would grow.
 const lastFunction = "do_task_dead"
 
+// endFunction is the one in which a thread ends (kernel/exit.c). It does not return either, and calls lastFunction. Other files
+// call it.
+const endFunction = "do_exit"
+
+// endCode is the code in which threads end. It is empty if not all of it is known.
+type endCode struct {
+	last []symtab.Range // lastFunction
+	all  []symtab.Range // endFunction
+}
+
+func (c *endCode) isKnown() bool { return len(c.all) > 0 }
+
+// isOn reports whether a stack, all return addresses, is that of a thread that ends.
+func (c *endCode) isOn(stack []uint64) bool { return isOnStack(c.all, stack) }
+
+// isLast reports whether the stack of a thread that leaves a CPU, all return addresses, is that of a thread which has ended.
+func (c *endCode) isLast(stack []uint64) bool {
+	const within = 3 // lastFunction calls __schedule, which may call prepare_task_switch, and that perf_event_task_sched_out
+	innermost := stack[:min(len(stack), within)]
+	return slices.ContainsFunc(c.last, func(code symtab.Range) bool {
+		return slices.ContainsFunc(innermost, func(addr uint64) bool { return code.Contains(addr - 1) })
+	})
+}
+
 // withoutScheduler returns a stack, leaf first, from the first address on that is not in the scheduler, or all of it if there
 // is none. All addresses are return addresses.
 func withoutScheduler(stack []uint64, scheduler []symtab.Range) []uint64 {

@@ -52,17 +52,17 @@ func (w Waiting) methods(o *Options, cgroups bool) ([]method, error) {
 	if !w.Scheduler {
 		scheduler, whole = readScheduler(o)
 	}
-	last, core := readCore(o)
+	ends, core := readCore(o)
 	if !w.Sum {
 		core = symtab.Range{}
 	}
-	hidden := !w.Scheduler && len(scheduler) == 0 || len(last) == 0 || w.Sum && core == (symtab.Range{})
+	hidden := !w.Scheduler && len(scheduler) == 0 || !ends.isKnown() || w.Sum && core == (symtab.Range{})
 	by := func(event perfring.Switches) method {
 		return method{
 			name: "wait", event: event, kind: kindOfWaits, missing: Missing{Scheduler: whole}, hidden: hidden,
 			sampler: func(out *outbox) threadSampler {
 				return &waiting{
-					out: out, waits: newWaits(w.Threshold, event.Tasks == nil, last, &out.counts), scheduler: scheduler, core: core,
+					out: out, waits: newWaits(w.Threshold, event.Tasks == nil, ends, &out.counts), scheduler: scheduler, core: core,
 					maxSwitches: w.MaxSwitches, procfs: o.Procfs, before: w.Before, canEnd: event.Tasks != nil,
 				}
 			},
@@ -149,7 +149,7 @@ func (w *waiting) confirm(ctx context.Context, b *perfring.Batch) {
 func (w *waiting) endInterval(ctx context.Context, b *perfring.Batch) (end int64) {
 	end = min(b.Certain, b.Looked)
 	parts := w.waits.split(end)
-	for _, t := range w.waits.report(end, w.lives) {
+	for _, t := range w.waits.report(end, w.lifeOf) {
 		parts = append(parts, w.sampleOf(&t, end))
 	}
 	for _, part := range parts {
@@ -187,20 +187,16 @@ func (w *waiting) isOutdated() bool {
 	}
 	old := w.silent[:n]
 	w.silent = w.silent[n:]
-	return slices.ContainsFunc(old, func(e end) bool {
-		lives, known := w.lives(e.tid)
-		return lives || !known
-	})
+	return slices.ContainsFunc(old, func(e end) bool { return w.lifeOf(e.tid) != procfs.Ended })
 }
 
-// lives reports whether a thread has not ended, and whether that is known: the option hidepid hides the threads of others in
-// /proc, and this process may have no file left to read it.
-func (w *waiting) lives(tid uint32) (lives, known bool) {
-	state, _ := procfs.Status(w.procfs, strconv.FormatUint(uint64(tid), 10), "State:")
-	if len(state) == 0 {
-		return false, !perfring.Exists(tid)
+// lifeOf returns what is known about the thread that has a number. What has no number has ended, even if /proc hides threads.
+func (w *waiting) lifeOf(tid uint32) procfs.Life {
+	life, err := procfs.LifeOf(w.procfs, strconv.FormatUint(uint64(tid), 10))
+	if err != nil && !perfring.Exists(tid) {
+		return procfs.Ended
 	}
-	return state[0] != "Z" && state[0] != "X", true // get_task_state in fs/proc/array.c
+	return life
 }
 
 func (w *waiting) add(ctx context.Context, part *sample) {
@@ -210,13 +206,16 @@ func (w *waiting) add(ctx context.Context, part *sample) {
 	}
 }
 
-// readCore finds lastFunction and the text of the core kernel. They are empty if they are not known.
-func readCore(o *Options) (last []symtab.Range, text symtab.Range) {
-	found, _ := o.extents(lastFunction, kallsyms.CoreText)
+// readCore finds the code in which threads end, and the text of the core kernel. They are empty if they are not known.
+func readCore(o *Options) (ends endCode, text symtab.Range) {
+	found, _ := o.extents(lastFunction, endFunction, kallsyms.CoreText)
 	if core := found[kallsyms.CoreText]; len(core) > 0 {
 		text = core[0]
 	}
-	return found[lastFunction], text
+	if last, all := found[lastFunction], found[endFunction]; len(last) > 0 && len(all) > 0 {
+		ends = endCode{last, all}
+	}
+	return ends, text
 }
 
 // isWithin reports whether all frames of a stack, which are return addresses, lie in some code.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/procfs"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -32,12 +34,20 @@ func waitSession(t *testing.T) (s *session, sent *[]*Message) {
 		Send: func(_ context.Context, m *Message) { *sent = append(*sent, m) },
 	}
 	for tid, state := range map[string]string{"1": "S", "2": "S", "3": "D", "4": "S", "5": "S", "7": "S", "8": "S", "9": "Z"} {
-		dir := filepath.Join(sampler.Options.Procfs, tid)
-		require.NoError(t, os.Mkdir(dir, 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "status"), []byte("State:\t"+state+" (x)\n"), 0o600))
+		writeStat(t, filepath.Join(sampler.Options.Procfs, tid), state, goesOn)
 	}
 	require.NoError(t, os.MkdirAll(filepath.Join(sampler.Options.Procfs, "self", "ns"), 0o755)) // without PID namespaces
 	return sessionOf(t, sampler, nil, time.Now()), sent
+}
+
+// The flags of threads in /proc.
+const goesOn, isEnding = 0x400100, 0x400104
+
+// writeStat writes the file of a thread's state and flags in its directory in /proc.
+func writeStat(t *testing.T, dir, state string, flags int) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "stat"), fmt.Appendf(nil, "1 (x) %s 1 1 1 0 -1 %d 0\n", state, flags), 0o600))
 }
 
 // The records of a switch, of thread tid of process 1 on a CPU.
@@ -335,14 +345,24 @@ func TestOpenWaits(t *testing.T) {
 
 }
 
+// Addresses of the code in which threads end: the ends of do_task_dead, and an address in do_exit.
+const deadEnd, exits uint64 = 0xffffffff81000200, 0xffffffff81000210
+
+// endingSession is waitSession with the addresses of that code.
+func endingSession(t *testing.T) (s *session, sent *[]*Message) {
+	t.Helper()
+	s, sent = waitSession(t)
+	list := fmt.Sprintf("%x T do_task_dead\n%x T do_exit\n%x T schedule\n", deadEnd-0x100, deadEnd, deadEnd+0x100)
+	require.NoError(t, os.WriteFile(filepath.Join(s.out.of.Options.Procfs, "kallsyms"), []byte(list), 0o600))
+	return sessionOf(t, s.out.of, nil, time.Now()), sent
+}
+
 // TestThreadsThatEnd verifies what passes for the end of a thread if the function is known in which it leaves a CPU for the last
 // time: that, and not a TypeExit, which the kernel also writes when a process runs a program by execve that gives it other rights.
 func TestThreadsThatEnd(t *testing.T) {
-	const dead, end uint64 = 0xffffffff81000100, 0xffffffff81000200
-	list := fmt.Sprintf("%x T do_task_dead\n%x T schedule\n", dead, end)
 	dies := func(cpu, tid uint32, at int64, scheduler ...uint64) []perfring.Record {
 		records := blocks(cpu, tid, at)
-		records[0].Stack = slices.Concat(scheduler, []uint64{end, caller}) // a call ends the function
+		records[0].Stack = slices.Concat(scheduler, []uint64{deadEnd, exits, caller}) // a call ends the function
 		return records
 	}
 	for _, c := range []struct {
@@ -370,14 +390,72 @@ func TestThreadsThatEnd(t *testing.T) {
 		{"the sample is of another thread", [][]perfring.Record{dies(0, 8, 100)[:1], blocks(0, 7, 100)[1:]}, nil, Unknown{Records: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, sent := waitSession(t)
-			require.NoError(t, os.WriteFile(filepath.Join(s.out.of.Options.Procfs, "kallsyms"), []byte(list), 0o600))
-			s = sessionOf(t, s.out.of, nil, time.Now())
+			s, sent := endingSession(t)
 			addAll(t, s, sure(c.records...))
 			s.sampler.endInterval(t.Context(), &perfring.Batch{Certain: 500, Looked: 500})
 			s.out.send(t.Context(), time.Now())
 			assert.Equal(t, c.want, waitsIn(t, s, *sent))
 			assert.Equal(t, c.lost, (*sent)[0].Unknown)
+		})
+	}
+}
+
+// TestEndingThreads has a thread be preempted, or block, while it ends. No record ends its wait if its parent waits for it before
+// it goes on.
+func TestEndingThreads(t *testing.T) {
+	const gone = 1 << 30 // more than any number
+	exit := []perfring.Record{{Type: perfring.TypeExit, Time: 90, PID: gone, TID: gone}}
+	leavesIn := func(cpu uint32, at int64, stack ...uint64) []perfring.Record {
+		records := leaves(cpu, gone, at, perfring.SwitchRunnable)
+		records[0].Stack = stack
+		return records
+	}
+	in := leavesIn(0, 100, leaf, exits, caller)
+	reported := func(waited, at int64) []sentWait { return []sentWait{{gone, waited, at, "involuntary"}} }
+	for _, c := range []struct {
+		name    string
+		records [][]perfring.Record
+		state   [2]string // in each of two messages; empty if it is gone
+		flags   int
+		want    [2][]sentWait
+		open    int     // waits at the end
+		unknown Unknown // if a thread with this number leaves a CPU again
+	}{
+		{"it is gone", [][]perfring.Record{exit, in}, [2]string{}, 0, [2][]sentWait{}, 0, Unknown{}},
+		{"it is a zombie", [][]perfring.Record{exit, in}, [2]string{"Z", "Z"}, isEnding, [2][]sentWait{}, 0, Unknown{}},
+		{"it is gone in the second message", [][]perfring.Record{exit, in}, [2]string{"R"}, isEnding, [2][]sentWait{reported(100, 199)}, 0, Unknown{}},
+		{
+			"it goes on to end", [][]perfring.Record{exit, in}, [2]string{"D", "D"}, isEnding,
+			[2][]sentWait{reported(100, 199), reported(100, 299)}, 1, Unknown{},
+		},
+		{"another thread has its number", [][]perfring.Record{exit, in}, [2]string{"R", "R"}, goesOn, [2][]sentWait{}, 1, Unknown{}},
+		{"the record of its end is lost", [][]perfring.Record{in}, [2]string{"R"}, isEnding, [2][]sentWait{reported(100, 199)}, 0, Unknown{}},
+		{
+			"it dumps core", [][]perfring.Record{in}, [2]string{"D", "D"}, goesOn,
+			[2][]sentWait{reported(100, 199), reported(100, 299)}, 1, Unknown{NoReturn: 1},
+		},
+		{
+			"it goes on after execve", [][]perfring.Record{exit, leavesIn(0, 100, leaf, caller)}, [2]string{"S", "S"}, goesOn,
+			[2][]sentWait{reported(100, 199), reported(100, 299)}, 1, Unknown{NoReturn: 1},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, sent := endingSession(t)
+			dir := filepath.Join(s.out.of.Options.Procfs, strconv.Itoa(gone))
+			addAll(t, s, sure(c.records...))
+			for i, state := range c.state {
+				if writeStat(t, dir, state, c.flags); state == "" {
+					require.NoError(t, os.RemoveAll(dir))
+				}
+				*sent = nil
+				at := int64(200 + 100*i)
+				s.sampler.endInterval(t.Context(), &perfring.Batch{Certain: at, Looked: at})
+				s.out.send(t.Context(), time.Now())
+				assert.Equal(t, c.want[i], waitsIn(t, s, *sent), "message %d", i)
+			}
+			assert.Len(t, s.sampler.(*waiting).waits.open, c.open)
+			addAll(t, s, sure(leavesIn(1, 310, leaf, caller)))
+			assert.Equal(t, c.unknown, s.out.counts.Unknown)
 		})
 	}
 }
@@ -629,7 +707,7 @@ func TestWithoutScheduler(t *testing.T) {
 
 // TestWaitsAreBounded has more threads wait than the sampler remembers.
 func TestWaitsAreBounded(t *testing.T) {
-	w := newWaits(0, true, nil, new(Message))
+	w := newWaits(0, true, endCode{}, new(Message))
 	for tid := range uint32(maxThreads + 10) {
 		for _, r := range blocks(0, tid+1, 100) {
 			w.note(&r)
@@ -644,11 +722,11 @@ func TestWaitsAreBounded(t *testing.T) {
 // events of these threads alone, the first one has no last switch that could pass for that wait.
 func TestExecveOfARecordedProcess(t *testing.T) {
 	for _, lastSwitch := range []bool{false, true} {
-		w := newWaits(0, lastSwitch, nil, new(Message))
+		w := newWaits(0, lastSwitch, endCode{}, new(Message))
 		for _, r := range append([]perfring.Record{{Type: perfring.TypeExit, Time: 50, PID: 1, TID: 1}}, blocks(0, 1, 100)...) {
 			w.note(&r)
 		}
-		waits := w.report(200, func(uint32) (lives, known bool) { return true, true })
+		waits := w.report(200, func(uint32) procfs.Life { return procfs.Lives })
 		assert.Equal(t, !lastSwitch, len(waits) == 1, "%+v", waits)
 	}
 }

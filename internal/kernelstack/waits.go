@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/procfs"
 )
 
 // waits pairs the records of threads that leave a CPU and return to one. A thread that leaves has two records, a sample with
@@ -23,13 +23,13 @@ type waits struct {
 	threshold int64 // in nanoseconds; shorter waits are not reported
 
 	leaving map[uint32]perfring.Record // by CPU: the sample that its next switch belongs to
-	last    []symtab.Range             // lastFunction; empty if it is not known
-	exiting map[uint32]uint32          // by CPU: the thread that runs there, and is about to end; nil if no last switch looks like a wait
-	open    map[uint32]wait            // by thread id: waits that have not ended
-	blocked blocked                    // threads that may have waited since recording began
-	done    []interval                 // waits that have ended, but are not confirmed yet
-	since   perfring.Interval          // the blind interval that ends last
-	counts  *Message                   // counts those that are left out: Short, Unknown, NoStack
+	ends    endCode
+	exiting map[uint32]uint32 // by CPU: the thread that runs there, and whose end was recorded; nil if last switches are not
+	open    map[uint32]wait   // by thread id: waits that have not ended
+	blocked blocked           // threads that may have waited since recording began
+	done    []interval        // waits that have ended, but are not confirmed yet
+	since   perfring.Interval // the blind interval that ends last
+	counts  *Message          // counts those that are left out: Short, Unknown, NoStack
 }
 
 // A wait is the time that a thread is off the CPU, in nanoseconds of the records' clock.
@@ -71,13 +71,13 @@ func (u *Unknown) in(blind perfring.Interval) *int {
 }
 
 // newWaits returns waits of no thread yet. It counts in a message what it leaves out. lastSwitch says that a thread which ends
-// has a last switch after its TypeExit; last is lastFunction, by whose stack that switch is recognized, or empty.
-func newWaits(threshold time.Duration, lastSwitch bool, last []symtab.Range, counts *Message) *waits {
+// has a last switch after its TypeExit.
+func newWaits(threshold time.Duration, lastSwitch bool, ends endCode, counts *Message) *waits {
 	w := &waits{
-		threshold: threshold.Nanoseconds(), last: last, counts: counts,
+		threshold: threshold.Nanoseconds(), ends: ends, counts: counts,
 		leaving: make(map[uint32]perfring.Record), open: make(map[uint32]wait),
 	}
-	if lastSwitch && len(last) == 0 {
+	if lastSwitch {
 		w.exiting = make(map[uint32]uint32)
 	}
 	return w
@@ -117,13 +117,13 @@ func (w *waits) begin(r *perfring.Record) {
 	if !hasNumber(r.TID) {
 		return // the idle task, or the last switch of a thread
 	}
-	if before, again := w.open[r.TID]; again && !before.exiting {
+	if before, again := w.open[r.TID]; again && !w.mayEnd(&before) {
 		w.done = append(w.done, interval{sample: sample{at: r.Time}, from: before.from, noReturn: true})
 	}
 	delete(w.open, r.TID)
 	unknown := &w.counts.Unknown
 	switch {
-	case ok && out.TID == r.TID && w.isLast(out.Stack): // it does not return
+	case ok && out.TID == r.TID && w.ends.isLast(out.Stack): // it does not return
 	case !ok, out.TID != r.TID:
 		unknown.Records++
 	case r.Time < w.since.To:
@@ -140,14 +140,9 @@ func (w *waits) begin(r *perfring.Record) {
 	}
 }
 
-// isLast reports whether the stack of a thread that leaves a CPU, all return addresses, is that of a thread which has ended.
-func (w *waits) isLast(stack []uint64) bool {
-	const within = 3 // lastFunction calls __schedule, which may call prepare_task_switch, and that perf_event_task_sched_out
-	innermost := stack[:min(len(stack), within)]
-	return slices.ContainsFunc(w.last, func(code symtab.Range) bool {
-		return slices.ContainsFunc(innermost, func(addr uint64) bool { return code.Contains(addr - 1) })
-	})
-}
+// mayEnd reports whether a thread that waits may have lost its number before it returns. The kernel also records the end of a
+// thread that goes on after execve (see waiting.isOutdated), but that one is not in the code in which threads end, if it is known.
+func (w *waits) mayEnd(t *wait) bool { return t.exiting && (!w.ends.isKnown() || w.ends.isOn(t.stack)) }
 
 // end ends the wait of a thread that runs again. If its beginning is not known, there is none.
 func (w *waits) end(r *perfring.Record) (ended wait, ok bool) {
@@ -224,22 +219,17 @@ func (w *waits) split(at int64) (parts []sample) {
 	return parts
 }
 
-// report returns the open waits that have reached the threshold at a time, sorted by thread id. They count as reported up
-// to that time. If lastFunction is not known, a thread that has ended can seem to wait: it leaves a CPU, too, and keeps its number
-// until its process is waited for, or another thread gets it. lives reports whether a number belongs to a thread that has not
-// ended, and whether that is known. Where it is not, the wait stays open, and is reported when it ends.
-func (w *waits) report(at int64, lives func(tid uint32) (lives, known bool)) (parts []wait) {
+// report returns the open waits that have reached the threshold at a time and go on, sorted by thread id. They count as reported
+// up to that time. Those that are over are dropped. lifeOf returns what is known about the thread that has a number now.
+func (w *waits) report(at int64, lifeOf func(tid uint32) procfs.Life) (parts []wait) {
 	for tid, t := range w.open {
-		if t.reported < at && w.isLong(t.from, at) {
-			if w.exiting != nil && t.reported == t.from {
-				lives, known := lives(tid)
-				if known && !lives {
-					delete(w.open, tid)
-				}
-				if !lives || t.exiting {
-					continue
-				}
-			}
+		if t.reported >= at || !w.isLong(t.from, at) {
+			continue
+		}
+		switch goesOn, over := w.look(&t, lifeOf); {
+		case over:
+			delete(w.open, tid)
+		case goesOn:
 			parts = append(parts, t)
 			t.reported = at
 			w.open[tid] = t
@@ -247,4 +237,32 @@ func (w *waits) report(at int64, lives func(tid uint32) (lives, known bool)) (pa
 	}
 	slices.SortFunc(parts, func(a, b wait) int { return int(a.tid) - int(b.tid) })
 	return parts
+}
+
+// look finds out whether an open wait goes on, or is over although no record has ended it. If neither is certain, the wait stays
+// open, and is reported when it ends.
+//
+// A thread that ends wakes its parent, which can wait for it at once. From then on, its records have no number. The number is
+// free or, if the thread was the first of its process and another one has called execve, that one's:
+//
+//	do_exit   ├────────────┬───────────────┬───────────────┤ do_task_dead
+//	records             TypeExit           │            its last switch
+//	number    its own                      │ its own, or not any more
+//	                               wakes its parent
+//
+// If the code is known in which threads end, it is on the stack of such a wait, and the last switch is no wait. If it is not
+// known, any wait can be the last switch, and after a TypeExit the number can be another thread's.
+func (w *waits) look(t *wait, lifeOf func(tid uint32) procfs.Life) (goesOn, over bool) {
+	ends := w.ends.isOn(t.stack)
+	if w.exiting == nil || !ends && (w.ends.isKnown() || t.reported > t.from) {
+		return true, false
+	}
+	switch life := lifeOf(t.tid); {
+	case life == procfs.Unknown, life == procfs.Ended:
+		return false, life == procfs.Ended
+	case !t.exiting: // it has not woken its parent
+		return true, false
+	default: // the other thread does not end; nor does this one yet if it has called execve, which also makes a TypeExit
+		return ends && life == procfs.Ending, false
+	}
 }

@@ -16,6 +16,8 @@ import (
 // ErrPIDNamespace says that this process cannot see the numbers of all threads.
 var ErrPIDNamespace = errors.New("this process must be in the initial PID namespace: in a container, share the host's (hostPID: true)")
 
+var errFields = errors.New("too few fields")
+
 // IsOurs reports whether a procfs belongs to this process's PID namespace. In that of another, the numbers that this
 // process knows belong to other processes.
 func IsOurs(mount string) bool {
@@ -56,18 +58,51 @@ func Limit(mount, name string) []string {
 // IsKernelThread reports whether a thread is one of the kernel's own, a child of kthreadd. A process can take the name of any
 // thread, but not its flags.
 func IsKernelThread(mount, id string) bool {
-	stat, err := os.ReadFile(filepath.Join(mount, id, "stat"))
-	if err != nil {
-		return false
-	}
-	const flags = 6         // of the fields after the name, which can itself contain ") " (do_task_stat in fs/proc/array.c)
 	const kthread = 1 << 21 // PF_KTHREAD of include/linux/sched.h; the same since Linux 2.6.29
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) <= flags {
-		return false
+	_, flags, err := stat(mount, id)
+	return err == nil && flags&kthread != 0
+}
+
+// Life says whether a thread has ended.
+type Life uint8
+
+// The parts of a thread's life.
+const (
+	Unknown Life = iota
+	Lives
+	Ending // the kernel is ending it (since exit_signals in kernel/signal.c)
+	Ended  // it will not run again, but still has its number
+)
+
+// LifeOf returns what /proc says about a thread. Its error says that the thread has no number any more, that /proc hides it (the
+// option hidepid), or that this process may not read it now.
+func LifeOf(mount, id string) (Life, error) {
+	const exiting = 1 << 2 // PF_EXITING of include/linux/sched.h; the same since Linux 2.6
+	state, flags, err := stat(mount, id)
+	switch {
+	case err != nil:
+		return Unknown, err
+	case state == 'Z' || state == 'X': // get_task_state in fs/proc/array.c
+		return Ended, nil
+	case flags&exiting != 0:
+		return Ending, nil
 	}
-	value, err := strconv.ParseUint(fields[flags], 10, 32)
-	return err == nil && value&kthread != 0
+	return Lives, nil
+}
+
+// stat reads the state and the flags of a thread (do_task_stat in fs/proc/array.c).
+func stat(mount, id string) (state byte, flags uint64, err error) {
+	text, err := os.ReadFile(filepath.Join(mount, id, "stat"))
+	if err != nil {
+		return 0, 0, err
+	}
+	const atState, atFlags = 0, 6 // of the fields after the name, which can itself contain ") "
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) <= atFlags {
+		return 0, 0, errFields
+	}
+	flags, err = strconv.ParseUint(fields[atFlags], 10, 32)
+	return fields[atState][0], flags, err
 }
 
 // CheckInitialPIDNamespace returns an error unless this process is in the initial PID namespace, which shows the numbers

@@ -53,3 +53,33 @@ func TestIsKernelThread(t *testing.T) {
 	}
 	assert.False(t, IsKernelThread(t.TempDir(), "11"), "it has exited")
 }
+
+func TestLifeOf(t *testing.T) {
+	for _, c := range []struct {
+		name, stat string
+		want       Life
+	}{
+		{"it sleeps", "11 (x) S 1 11 11 0 -1 4194560 0 0", Lives},
+		{"it ends", "11 (x) D 1 11 11 0 -1 4194564 0 0", Ending},
+		{"a zombie", "11 (x) Z 1 11 11 0 -1 4194564 0 0", Ended},
+		{"dead", "11 (x) X 1 11 11 0 -1 4194564 0 0", Ended},
+		{"a name that looks like the fields of a zombie", "11 (x) Z 1 11 11 0 -1 4194564) S 1 11 11 0 -1 4194560 0 0", Lives},
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "11"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "11/stat"), []byte(c.stat), 0o600))
+		life, err := LifeOf(dir, "11")
+		require.NoError(t, err, c.name)
+		assert.Equal(t, c.want, life, c.name)
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "11"), 0o755))
+	for _, text := range []string{"", "11 (x) S 1 11", "11 (x) S 1 11 11 0 -1 x"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "11/stat"), []byte(text), 0o600))
+		life, err := LifeOf(dir, "11")
+		require.Error(t, err, text)
+		assert.Equal(t, Unknown, life, text)
+	}
+	_, err := LifeOf(t.TempDir(), "11")
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
