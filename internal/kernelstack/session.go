@@ -174,11 +174,7 @@ func (s *session) pause(ctx context.Context) error {
 	}
 	s.since = math.MaxInt64
 	s.sampler = s.method.sampler(s.out) // waits were reported up to the end of the interval
-	err := s.add(ctx, s.rings.Poll())   // what was recorded since then: names and cgroups
-	select {
-	case <-ctx.Done():
-	case <-time.After(rand.N(2 * rest)):
-	}
+	err := s.readNames(ctx, rand.N(2*rest))
 	err = errors.Join(err, s.rings.Resume())
 	s.since = perfring.Monotonic.Now()
 	s.sampler.begin(s.since)
@@ -188,6 +184,23 @@ func (s *session) pause(ctx context.Context) error {
 		err = errOutdated
 	}
 	return err
+}
+
+// readNames applies what is recorded in a pause: names and cgroups. Their rings are small, and do not wake this process.
+func (s *session) readNames(ctx context.Context, pause time.Duration) error {
+	for end := time.Now().Add(pause); ; {
+		err := s.add(ctx, s.rings.Poll())
+		s.out.names.threads.forgetExited() // nothing is sampled
+		left := time.Until(end)
+		if err != nil || left <= 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(min(left, pollInterval)):
+		}
+	}
 }
 
 // timeOf returns the time of a reading of the records' clock. It has a monotonic reading, too: the wall clock may be set.

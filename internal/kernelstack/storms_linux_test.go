@@ -4,7 +4,9 @@ package kernelstack
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -255,6 +257,64 @@ func TestWaitsInAStorm(t *testing.T) {
 	assert.Positive(t, lostNames)
 	assert.GreaterOrEqual(t, long, naps-1, "a nap can be interrupted")
 	assert.LessOrEqual(t, unknown, 4*runtime.NumCPU())
+}
+
+// TestNamesInAPause renames a thread in a long pause: so often that the rings of names cannot hold all of it, but slowly.
+func TestNamesInAPause(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
+	kerneltest.NeedPerf(t)
+	const portion = nameBuffer / 2 / 40 // a record takes 40 bytes
+	sampler := &Sampler{Options: waitOptions()}
+	method := method{event: perfring.Switches{}, kind: kindOfWaits, sampler: func(out *outbox) threadSampler { return &running{out: out} }}
+	lost := func() uint64 {
+		rings, nameless, err := openWithNames(sampler.ringOptions(method), perfring.Open)
+		require.NoError(t, errors.Join(nameless, err))
+		defer func() { require.NoError(t, rings.Close()) }()
+		require.NoError(t, rings.Pause())
+		s := newSession(sampler, opened{rings: rings, method: method}, nil, time.Now())
+		s.since = math.MaxInt64
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer cancel()
+			onThread(func() {
+				pinToOne(t) // one ring gets all of it
+				comm := fmt.Sprintf("/proc/self/task/%d/comm", unix.Gettid())
+				for n := range 4 * portion {
+					if err := os.WriteFile(comm, fmt.Append(nil, n), 0o600); err != nil {
+						t.Errorf("renaming a thread: %v", err)
+					}
+					if n%portion == 0 {
+						time.Sleep(2 * pollInterval)
+					}
+				}
+			})
+		}()
+		require.NoError(t, s.readNames(ctx, time.Hour))
+		require.NoError(t, s.add(t.Context(), rings.Flush()))
+		return s.out.counts.LostNames
+	}
+	const tries = 5 // a busy machine may not let this process run
+	for range tries {
+		if lost() == 0 {
+			return
+		}
+	}
+	t.Error("names are lost in each pause")
+}
+
+// pinToOne has the calling thread, to which the goroutine must be locked, run on one CPU.
+func pinToOne(t *testing.T) {
+	t.Helper()
+	var allowed, one unix.CPUSet
+	err := unix.SchedGetaffinity(0, &allowed)
+	for cpu := 0; one.Count() == 0 && cpu < len(allowed)*64; cpu++ {
+		if allowed.IsSet(cpu) {
+			one.Set(cpu)
+		}
+	}
+	if err = errors.Join(err, unix.SchedSetaffinity(0, &one)); err != nil {
+		t.Errorf("pinning a thread: %v", err)
+	}
 }
 
 // TestNoMemoryForNames samples as a user whose processes have locked nothing else, and may lock as much as the rings of
