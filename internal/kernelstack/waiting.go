@@ -218,16 +218,17 @@ func readCore(o *Options) (ends endCode, text symtab.Range) {
 	return ends, text
 }
 
-// isWithin reports whether all frames of a stack, which are return addresses, lie in some code.
+// isWithin reports whether all addresses of a stack, which are return addresses, lie in some code. It is false if that is empty.
 func isWithin(code symtab.Range, stack []uint64) bool {
-	return !slices.ContainsFunc(stack, func(addr uint64) bool { return !code.Contains(addr - 1) })
+	outside := func(addr uint64) bool { return addr != guest && !code.Contains(addr-1) }
+	return code != (symtab.Range{}) && !slices.ContainsFunc(stack, outside)
 }
 
 // stackOf returns the stack of a wait as a sample has it. All its addresses are return addresses, even the first, which is
 // not where an interrupt hit (perf_fetch_caller_regs in include/linux/perf_event.h). Consumers look up the first address as
 // it is (see contract 2.3), so it becomes one within the call.
 func stackOf(t *wait, scheduler []symtab.Range) []uint64 {
-	if t.before {
+	if t.before || t.stack[0] == guest { // it has no addresses
 		return t.stack
 	}
 	stack := slices.Clone(withoutScheduler(t.stack, scheduler))

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/procfs"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -355,6 +356,34 @@ func endingSession(t *testing.T) (s *session, sent *[]*Message) {
 	list := fmt.Sprintf("%x T do_task_dead\n%x T do_exit\n%x T schedule\n", deadEnd-0x100, deadEnd, deadEnd+0x100)
 	require.NoError(t, os.WriteFile(filepath.Join(s.out.of.Options.Procfs, "kallsyms"), []byte(list), 0o600))
 	return sessionOf(t, s.out.of, nil, time.Now()), sent
+}
+
+// TestWaitsInGuests has a thread wait whose virtual CPU is loaded, of which arm64 records no stack.
+func TestWaitsInGuests(t *testing.T) {
+	for _, c := range []struct {
+		core symtab.Range
+		want []sentWait
+	}{
+		{symtab.Range{Start: leaf, End: leaf + 1}, []sentWait{{7, 140, 440, "voluntary"}}},
+		{symtab.Range{}, []sentWait{{7, 100, 200, "voluntary"}, {7, 40, 440, "voluntary"}}},
+	} {
+		s, sent := waitSession(t)
+		s.sampler.(*waiting).core = c.core
+		b := sure(blocks(0, 7, 100), runs(0, 7, 200), blocks(0, 7, 400), runs(0, 7, 440))
+		for i := range b.Records {
+			if r := &b.Records[i]; r.Type == perfring.TypeSample {
+				r.Stack, r.Guest = nil, true
+			}
+		}
+		addAll(t, s, b)
+		s.out.send(t.Context(), time.Now())
+		assert.Equal(t, c.want, waitsIn(t, s, *sent))
+		assert.Zero(t, (*sent)[0].NoStack)
+		inGuest := rewritetest.Frame{Type: "kernel", Lines: []rewritetest.Line{{Name: GuestName, System: GuestName}}}
+		for _, sample := range rewritetest.Samples((*sent)[0].Profiles[0]) {
+			assert.Equal(t, []rewritetest.Frame{inGuest}, sample.Stack)
+		}
+	}
 }
 
 // TestThreadsThatEnd verifies what passes for the end of a thread if the function is known in which it leaves a CPU for the last

@@ -130,11 +130,11 @@ func (w *waits) begin(r *perfring.Record) {
 		*unknown.in(w.since)++
 	case len(w.open) >= maxThreads:
 		unknown.Threads++
-	case len(out.Stack) == 0:
+	case len(out.Stack) == 0 && !out.Guest:
 		w.counts.NoStack++
 	default:
 		w.open[r.TID] = wait{
-			stack: out.Stack, cgroup: out.InCgroup, pid: r.PID, tid: r.TID, cpu: r.CPU,
+			stack: addressesOf(&out), cgroup: out.InCgroup, pid: r.PID, tid: r.TID, cpu: r.CPU,
 			preempted: r.Switch == perfring.SwitchRunnable, exiting: exiting, from: r.Time, reported: r.Time,
 		}
 	}
