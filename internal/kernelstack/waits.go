@@ -54,7 +54,7 @@ type interval struct {
 // Unknown counts waits that are not certain, by the reason. Each wait counts once.
 type Unknown struct {
 	Records  int // a ring had no room for records
-	Blind    int // a CPU had no ring yet, because it came online or the machine was suspended; or recording was paused
+	Blind    int // a CPU had no ring, because it came online, went offline or the machine was suspended; or recording was paused
 	NoReturn int // the thread left a CPU again, although there is no record of its return
 	Threads  int // more than maxThreads waited
 }

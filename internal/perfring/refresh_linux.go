@@ -124,8 +124,8 @@ func (s *stream) hasRing(number int) bool {
 }
 
 // adjust closes the rings of CPUs that are not in a look, or all rings, and opens the missing
-// ones. If it opens any, the time since the previous look is blind. It reports whether anything
-// changed.
+// ones. If it opens any, the time since the previous look is blind, and for some events if it closes
+// any (runsOffline). It reports whether anything changed.
 func (r *Reader) adjust(l look, all bool) (changed bool, err error) {
 	r.state.incomplete = true
 	r.drain()
@@ -163,10 +163,18 @@ func (r *Reader) adjustStream(s *stream, l look, all bool) (changed bool, err er
 	}
 	opened, err := r.openRings(s, missing, l.guessed)
 	slices.SortFunc(s.rings, func(a, b *ring) int { return a.cpu.number - b.cpu.number })
-	if opened && r.state.looked != 0 {
+	if (opened || changed && runsOffline(s.opts.Event)) && r.state.looked != 0 {
 		s.addBlind(r.state.looked, r.clock.Now(), false)
 	}
 	return changed || opened || err != nil, err
+}
+
+// runsOffline reports whether a CPU that goes offline still does what an event records when its events have ended. That is before
+// the threads of the kernel are parked that belong to the CPU, for which they run (CPUHP_AP_PERF_ONLINE and
+// CPUHP_AP_SMPBOOT_THREADS in include/linux/cpuhotplug.h). They generate no code, and get no names.
+func runsOffline(event Event) bool {
+	_, ok := event.(Switches)
+	return ok
 }
 
 // openRings opens rings of a stream on CPUs, and reports whether any of them is or was online.

@@ -135,6 +135,27 @@ func TestBlindCPU(t *testing.T) {
 	assert.Empty(t, refresh(true), "a CPU went")
 }
 
+// TestBlindOfflineCPU: on a CPU that goes offline, threads of the kernel run after the last record. The time is blind for
+// switches, and not for names.
+func TestBlindOfflineCPU(t *testing.T) {
+	first, second := twoCPUs(t)
+	opts := switches()
+	opts.Names = Names{BytesPerCPU: 32 << 10}
+	opts.SysFS = t.TempDir()
+	setOnline(t, opts.SysFS, first, second)
+	r := open(t, opts)
+	before := r.clock.Now()
+	setOnline(t, opts.SysFS, first)
+	require.NoError(t, r.RefreshCPUs(false))
+	b := r.Flush()
+	require.Len(t, b.Blind, 1)
+	assert.False(t, b.Blind[0].Lost)
+	assert.True(t, b.Blind[0].From <= before && before <= b.Blind[0].To, "%+v, %d", b.Blind, before)
+	assert.Empty(t, b.Names.Blind)
+	require.NoError(t, r.RefreshCPUs(false))
+	assert.Empty(t, r.Flush().Blind, "once")
+}
+
 // TestContract_5_2_MissesCPU verifies that an online CPU without a ring is noticed until a batch has its blind interval,
 // and that the list of online CPUs is read only where a possible CPU has no ring.
 func TestContract_5_2_MissesCPU(t *testing.T) {
