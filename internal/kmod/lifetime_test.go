@@ -340,6 +340,54 @@ func TestRemovalThatIsNotAnnounced(t *testing.T) {
 	assert.True(t, f.last.Table.IsBlind(timeline.Instant(later)))
 }
 
+// TestListShowsInitialization verifies that a module which a list shows as "Loading" was unloaded before: another build of it is
+// being initialized, and its "add" event is yet to come.
+func TestListShowsInitialization(t *testing.T) {
+	k := newKernel(t)
+	k.showA()
+	f := k.stepper()
+	defer f.source.stop()
+	f.scan()
+	k.writeSysfs("a", "\xcc\xcc\xcc\xcc", sections{".text": textAddr})
+	k.write("proc/modules", "a 4096 0 - Loading 0xffffffffc0200000\n")
+	inInit := passTime()
+	f.scanOnce()
+	f.source.Refresh()
+	assert.Empty(t, f.at(inInit), "its init function runs")
+	k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
+	k.write("proc/kallsyms", core+"ffffffffc0200000 t new_function\t[a]\n")
+	f.conn.send(added("a"))
+	f.source.Refresh()
+	f.scan()
+	at := passTime()
+	f.source.Refresh()
+	assert.Equal(t, "new_function", f.at(at))
+	assert.Empty(t, f.at(inInit), "afterwards")
+}
+
+// TestLostEventThatAListPreceded has the "add" event of a module lost that a list had shown before. The next one is about another
+// load, although no "remove" event was read.
+func TestLostEventThatAListPreceded(t *testing.T) {
+	k := newKernel(t)
+	f := k.stepper()
+	defer f.source.stop()
+	f.scan()
+	k.showA()
+	f.scan()
+	f.conn.send(uevent.ErrLost)
+	f.source.Refresh()
+	f.scan()
+	f.source.Refresh()
+	k.writeSysfs("a", "\xcc\xcc\xcc\xcc", sections{".text": textAddr})
+	k.write("proc/kallsyms", core+"ffffffffc0200000 t new_function\t[a]\n")
+	f.conn.send(added("a"))
+	f.source.Refresh()
+	f.scan()
+	at := passTime()
+	f.source.Refresh()
+	assert.Equal(t, "new_function", f.at(at))
+}
+
 // TestModuleThatIsBeingUnloaded verifies that a module in state "Unloading" counts as loaded until its event
 // is read.
 func TestModuleThatIsBeingUnloaded(t *testing.T) {

@@ -20,6 +20,7 @@ type listEntry struct {
 	size uint64 // in bytes: text, data and read-only data together
 	addr uint64 // of the text; 0 if the module has none or the kernel hides it
 	live bool   // initialized, and not being removed
+	init bool   // not initialized yet
 }
 
 // parseList reads /proc/modules. A line is "NAME SIZE REFERENCES USERS STATE ADDRESS", followed by
@@ -38,7 +39,7 @@ func parseList(r io.Reader) ([]listEntry, error) {
 			return nil, fmt.Errorf("line %d: %w: %w", len(list)+1, ErrSyntax, err)
 		}
 		name := strings.Clone(fields[0]) // so that the rest of the line can be freed
-		list = append(list, listEntry{name: name, size: size, addr: addr, live: fields[4] == "Live"})
+		list = append(list, listEntry{name: name, size: size, addr: addr, live: fields[4] == "Live", init: fields[4] == "Loading"})
 	}
 	if err := scanner.Err(); err != nil {
 		return nil, fmt.Errorf("after %d lines: %w", len(list), err)

@@ -113,7 +113,7 @@ func (r *reader) isSameLoad(scan scan, l *load, entry listEntry) bool {
 func (r *reader) applyScan(scan scan, list []listEntry, loads []*load) (withoutSymbols []*load, ok bool) {
 	shown := make(map[string]bool, len(list))
 	for _, entry := range list {
-		shown[entry.name] = true
+		shown[entry.name] = !entry.init
 	}
 	until := now()
 	s := r.source

@@ -114,7 +114,7 @@ func (t *tracker) beginScan(now int64, polled bool) scan {
 func (t *tracker) needsList() bool { return t.blind || len(t.added) > 0 }
 
 // applyScan applies the result of a scan that ended at an instant. shown has the names of all modules in
-// the list, and loads has the loads of the live ones. Events that were read since the scan began take
+// the list that are or were live, and loads has the loads of the live ones. Events that were read since the scan began take
 // precedence. If events were lost since then, applyScan applies nothing and reports false.
 func (t *tracker) applyScan(s scan, shown map[string]bool, loads []*load, until int64) bool {
 	if s.losses != t.losses {
@@ -129,6 +129,9 @@ func (t *tracker) applyScan(s scan, shown map[string]bool, loads []*load, until 
 		if !s.polled && t.lastScan != 0 {
 			t.changes.Counts.Resyncs++
 		}
+	}
+	for _, l := range t.loads {
+		l.announced = l.announced || s.blind
 	}
 	t.blind, t.lastScan = false, s.began
 	if s.polled {
@@ -152,7 +155,10 @@ func (t *tracker) endMissingLoads(s scan, shown map[string]bool, loads []*load, 
 			}
 		case s.blind:
 			t.endLoad(l, t.history.Certain(), time.Time{})
-		case !shown[l.name] || by != nil:
+		case !shown[l.name] || by != nil: // a "remove" event would have ended it
+			if by != nil {
+				by.announced = l.announced
+			}
 			t.endUnseen(l, until)
 		default: // it is in the list but not live: it will be unloaded, and an event will say when
 		}
@@ -194,7 +200,7 @@ func (t *tracker) beginNewLoads(s scan, loads []*load, until int64) {
 		}
 		from := until
 		a, isAdded := t.added[l.name]
-		l.announced = l.announced || isAdded || s.blind
+		l.announced = l.announced || isAdded
 		if isAdded && !s.blind { // in a blind interval, it may be another load
 			from, l.added = min(from, a.at), a.wall
 		}
