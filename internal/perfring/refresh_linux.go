@@ -117,6 +117,20 @@ func (r *Reader) lacksRing(number int) bool {
 	return r.opts.wants(number) && !r.state.main.hasRing(number)
 }
 
+// hasRingsOf reports whether there are rings for some CPUs, as far as these should have any, and for no others.
+func (r *Reader) hasRingsOf(online []cpu) bool {
+	wanted := 0
+	for _, c := range online {
+		if r.lacksRing(c.number) {
+			return false
+		}
+		if r.opts.wants(c.number) {
+			wanted++
+		}
+	}
+	return wanted == len(r.state.main.rings)
+}
+
 // hasRing reports whether there is a ring for a CPU.
 func (s *stream) hasRing(number int) bool {
 	_, has := slices.BinarySearchFunc(s.rings, number, func(g *ring, number int) int { return g.cpu.number - number })
@@ -219,13 +233,13 @@ func (r *Reader) possibleCPUs() []cpu {
 
 // reopenAfterSleep reopens all rings if the machine was suspended since the last call: during a
 // suspend, all CPUs except the first are offline, and no uevent says so. The time from that
-// call to now is blind. If a CPU has no ring, it may have come online before that call.
+// call to now is blind, or more if a CPU may have come or gone before that call.
 func (r *Reader) reopenAfterSleep(now int64) {
 	least, most := r.slept()
 	if least > r.state.mostSlept && !r.state.closed {
 		l, err := r.look()
 		if err == nil {
-			if !slices.ContainsFunc(l.online, func(c cpu) bool { return r.lacksRing(c.number) }) {
+			if r.hasRingsOf(l.online) {
 				r.state.looked = r.state.awake
 			}
 			_, err = r.adjust(l, true)
