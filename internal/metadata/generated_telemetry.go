@@ -375,7 +375,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymProfilesClockOff, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_kernelsym_profiles_clock_off",
-		metric.WithDescription("Profiles whose timestamps are in the future, or older than history::ttl. Only profiles in which the time of a sample matters are counted. [Development]"),
+		metric.WithDescription("Profiles whose timestamps are in the future, older than history::ttl, or from before the machine started. For the first two, only profiles in which the time of a sample matters are counted. [Development]"),
 		metric.WithUnit("{profile}"),
 	)
 	errs = errors.Join(errs, err)

@@ -192,7 +192,7 @@ func AssertEqualProcessorKernelsymPacks(t *testing.T, tt *componenttest.Telemetr
 func AssertEqualProcessorKernelsymProfilesClockOff(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_profiles_clock_off",
-		Description: "Profiles whose timestamps are in the future, or older than history::ttl. Only profiles in which the time of a sample matters are counted. [Development]",
+		Description: "Profiles whose timestamps are in the future, older than history::ttl, or from before the machine started. For the first two, only profiles in which the time of a sample matters are counted. [Development]",
 		Unit:        "{profile}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// The kernel's clock began an hour before now, at this Unix time.
+	// The kernel's clock began three hours before now, at this Unix time.
 	bootUnix = 1_700_000_000_000 * ms
 	nowBoot  = 3 * 3_600_000 * ms
 
@@ -215,6 +215,7 @@ func TestOffClocks(t *testing.T) {
 	}{
 		{"ours", []int64{nowBoot - 9_000*ms}, nowBoot - 9_500*ms, [][]string{{"a"}}, 0},
 		{"an hour ago", []int64{nowBoot - hour, nowBoot - hour + ms}, nowBoot - hour, [][]string{{""}}, 1},
+		{"before the boot", []int64{-hour}, -hour, [][]string{{""}}, 1},
 		{"in an hour", []int64{nowBoot + hour}, nowBoot + hour, [][]string{{""}}, 1},
 		{"one in an hour", []int64{nowBoot - 9_000*ms, nowBoot - 9_001*ms, nowBoot + hour}, nowBoot - 9_500*ms, [][]string{{"a"}, {""}}, 0},
 		{"timestamp 0", []int64{-bootUnix}, nowBoot - 9_500*ms, [][]string{{""}}, 1},

@@ -23,7 +23,7 @@ type times struct {
 	isRead   bool
 	span     timeline.Interval   // of all samples
 	profiles []timeline.Interval // by profile, the time of samples without timestamps
-	clockOff int                 // the number of profiles whose timestamps lie outside this host's clock range
+	clockOff int                 // the number of profiles whose times lie outside this host's clock range
 }
 
 // maxAhead is how far ahead of this machine's clock a time may be.

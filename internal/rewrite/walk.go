@@ -81,8 +81,12 @@ func (p *pass) readProducers() {
 	p.stackProducers = scratch.Zeroed(p.stackProducers, max(1, p.message.Stacks.Len()))
 	for of := range p.message.EachProfile() {
 		producer := symbolize.ProducerOf(of.Scope)
-		if isForeign != nil && isForeign[of.Resource] || p.times.precedesBoot(of.Profile) {
+		switch {
+		case isForeign != nil && isForeign[of.Resource]:
 			producer = symbolize.OtherHost
+		case p.times.precedesBoot(of.Profile):
+			producer = symbolize.OtherHost
+			p.times.clockOff++ // or its clock is wrong
 		}
 		p.producers = append(p.producers, producer)
 		p.addProducer(of.Profile.Samples(), producer)
