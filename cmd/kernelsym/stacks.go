@@ -143,6 +143,10 @@ func (b *blockedStacks) group(ctx context.Context, blocked []tasks.Task) (stacks
 			s = &blockedStack{State: string(t.State), Frames: []blockedFrame{}}
 			of := lookup.NewStack(b.resolver)
 			for _, f := range t.Stack {
+				if f.Function == "" {
+					of.Nameless()
+					continue
+				}
 				frame, err := b.frame(ctx, of, f)
 				if err != nil {
 					return nil, err

@@ -101,6 +101,7 @@ func TestContract_2_3_Stacks(t *testing.T) {
 		same   = "[<0>] main_loop+0x4/0x40\n"
 		nobody = "[<0>] nobody+0x1/0x40\n"
 		module = "[<0>] nft_do+0x4/0x40 [nf_tables]\n"
+		bpf    = "[<0>] 0xffffffffc0a01234\n"
 
 		atEntry    = "    startup_64+0x11 entry.S:7\n"
 		asCaller   = "    core::fmt::pick include/idle.h:31 (inlined)\n    idle include/idle.h:5 (inlined)\n    main_loop+0x10 init/main.c:14\n"
@@ -120,6 +121,9 @@ func TestContract_2_3_Stacks(t *testing.T) {
 		{nobody + frame + frame, bareNobody + bare + asCaller},
 		{entry + nobody + same + frame, atEntry + bareNobody + atSame + asCaller},
 		{nobody + module + frame, bareNobody + bareModule + asCaller},
+		{entry + bpf + frame + frame, atEntry + asCaller + asCaller},
+		{nobody + bpf + frame, bareNobody + asCaller},
+		{bpf + frame + bpf, asCaller},
 	} {
 		tree := taskTree(t)
 		require.NoError(t, os.WriteFile(filepath.Join(tree[1], "20/task/20/stack"), []byte(tt.stack), 0o600))

@@ -46,6 +46,9 @@ func (t *threads) begin() []kernelstack.Blocked {
 	for _, task := range read {
 		b := kernelstack.Blocked{PID: task.PID, TID: task.TID, CPU: task.CPU, Exits: task.Exits}
 		for _, f := range task.Stack {
+			if f.Function == "" {
+				continue
+			}
 			b.Stack = append(b.Stack, kernelstack.Function{Name: f.Function, File: cmp.Or(f.Module, timeline.KernelName)})
 		}
 		blocked = append(blocked, b)

@@ -219,6 +219,23 @@ func TestAllThreadsHaveNoBefore(t *testing.T) {
 	assert.Contains(t, b.Threads, uint32(os.Getpid()))
 }
 
+// TestBlockedBehindNamelessCode verifies that a stack from before the start has the frames with names only.
+func TestBlockedBehindNamelessCode(t *testing.T) {
+	procfs := t.TempDir()
+	dir := filepath.Join(procfs, "10/task/10")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	for name, text := range map[string]string{
+		"status": "Name:\tdd\nState:\tD (disk sleep)\nTgid:\t10\nPid:\t10\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t2\n",
+		"stack":  "[<0>] ext4_sync_file+0x13/0x40 [ext4]\n[<0>] 0xffffffffc0001234\n[<0>] vfs_fsync+0x1/0x2\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	threads := threads{procfs: procfs, of: tasks.Selection{PIDs: []uint32{10}}}
+	assert.Equal(t, []kernelstack.Blocked{{PID: 10, TID: 10, Stack: []kernelstack.Function{
+		{Name: "ext4_sync_file", File: "ext4"}, {Name: "vfs_fsync", File: "vmlinux"},
+	}}}, threads.begin())
+}
+
 // TestWaitForCPU has two threads that run on one CPU all the time. Each has a delay, as the kernel counts it.
 func TestWaitForCPU(t *testing.T) {
 	o := waitOptions(t)

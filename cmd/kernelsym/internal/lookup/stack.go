@@ -50,6 +50,9 @@ func (s *Stack) InPack(ctx context.Context, offset, image, build string) (*Answe
 	return a.Common(exact), nil
 }
 
+// Nameless passes a frame of code without a name, which is not entry code.
+func (s *Stack) Nameless() { s.next(nil, false) }
+
 // answer answers a query about the next frame, which may also be the first one of another stack.
 func (s *Stack) answer(ctx context.Context, q *query) ([]*Answer, error) {
 	found, err := s.resolver.places(ctx, q)

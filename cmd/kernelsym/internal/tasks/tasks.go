@@ -24,7 +24,8 @@ type Task struct {
 	Stack    []Frame
 }
 
-// A Frame is a function of the kernel's stack, with the place to which it returns from its call.
+// A Frame is a function of the kernel's stack, with the place to which it returns from its call. It is empty for code without a
+// name.
 type Frame struct {
 	Function string
 	Offset   uint64 // in the function
@@ -189,14 +190,15 @@ func number(text string) uint32 {
 	return uint32(n)
 }
 
-// line matches a line of the file stack (proc_pid_stack in fs/proc/base.c).
+// line matches a line of the file stack (proc_pid_stack in fs/proc/base.c) that has a function.
 var line = regexp.MustCompile(`^\[<[0-9a-f]+>\] ([^+\s]+)\+0x([0-9a-f]+)/0x([0-9a-f]+)(?: \[(\S+)(?: [0-9a-f]+)?\])?$`)
 
-// parseStack returns the frames of a stack. It leaves out lines without a function.
+// parseStack returns the frames of a stack.
 func parseStack(text string) (frames []Frame) {
-	for l := range strings.Lines(text) {
+	for l := range strings.Lines(strings.TrimSpace(text)) {
 		m := line.FindStringSubmatch(strings.TrimSuffix(l, "\n"))
 		if m == nil {
+			frames = append(frames, Frame{})
 			continue
 		}
 		offset, _ := strconv.ParseUint(m[2], 16, 64)

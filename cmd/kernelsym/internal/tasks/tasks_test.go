@@ -39,7 +39,7 @@ func TestRead(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []Task{
 		{PID: 10, TID: 10, Name: "dd", State: 'D', Stack: []Frame{
-			{"folio_wait_bit", 0x130, 0x250, ""}, {"ext4_sync_file", 0x13, 0x40, "ext4"}, {"nft_do", 1, 2, "nf_tables"},
+			{"folio_wait_bit", 0x130, 0x250, ""}, {"ext4_sync_file", 0x13, 0x40, "ext4"}, {}, {"nft_do", 1, 2, "nf_tables"},
 			{"old", 1, 2, ""}, {"core::fmt::write", 1, 2, ""},
 		}},
 		{PID: 10, TID: 11, Name: "dd worker", State: 'S', Stack: []Frame{{"a", 1, 2, ""}}},
@@ -73,7 +73,7 @@ func FuzzParseStack(f *testing.F) {
 	f.Add("[<0>] a+0x1/0x2 [b\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, frame := range parseStack(text) {
-			assert.NotEmpty(t, frame.Function)
+			assert.True(t, frame == Frame{} || frame.Function != "")
 			assert.NotContains(t, frame.String(), "\n")
 		}
 	})
