@@ -102,6 +102,7 @@ func TestContract_2_3_Stacks(t *testing.T) {
 		nobody = "[<0>] nobody+0x1/0x40\n"
 		module = "[<0>] nft_do+0x4/0x40 [nf_tables]\n"
 		bpf    = "[<0>] 0xffffffffc0a01234\n"
+		behind = "[<0>] startup_64+0x40/0x40\n"
 
 		atEntry    = "    startup_64+0x11 entry.S:7\n"
 		asCaller   = "    core::fmt::pick include/idle.h:31 (inlined)\n    idle include/idle.h:5 (inlined)\n    main_loop+0x10 init/main.c:14\n"
@@ -110,6 +111,8 @@ func TestContract_2_3_Stacks(t *testing.T) {
 		atSame     = "    main_loop+0x4 init/main.c:11\n"
 		bareNobody = "    nobody+0x1\n"
 		bareModule = "    nft_do+0x4 [nf_tables]\n"
+		bareBehind = "    startup_64+0x40\n"
+		atEnd      = "    startup_64+0x40 entry.S:7\n"
 	)
 	dir := t.TempDir()
 	writePack(t, dir, kernelID, kernelPackOf(pack.Info{BuildID: kernelID, Marks: pack.Marks{Entry: pack.Range{Start: 0x10, End: 0x40}}}))
@@ -124,6 +127,9 @@ func TestContract_2_3_Stacks(t *testing.T) {
 		{entry + bpf + frame + frame, atEntry + asCaller + asCaller},
 		{nobody + bpf + frame, bareNobody + asCaller},
 		{bpf + frame + bpf, asCaller},
+		{same + behind + same, atSame + atEnd + atSame},
+		{same + entry + behind + same, atSame + atEntry + bareBehind + atSame},
+		{nobody + behind + same, bareNobody + bareBehind + atSame},
 	} {
 		tree := taskTree(t)
 		require.NoError(t, os.WriteFile(filepath.Join(tree[1], "20/task/20/stack"), []byte(tt.stack), 0o600))
@@ -140,11 +146,13 @@ func TestContract_2_3_LookupStacks(t *testing.T) {
 		entry  = "[<0>] startup_64+0x11/0x40\n"
 		frame  = "[<0>] main_loop+0x10/0x40\n"
 		same   = "[<0>] main_loop+0x4/0x40\n"
+		behind = "startup_64+0x40/0x40\n"
 		build  = " [vmlinux] " + kernelID
 		caller = "vmlinux+0x60 core::fmt::pick include/idle.h:31 (inlined)\n             idle include/idle.h:5 (inlined)\n" +
 			"             main_loop+0x10" + build + " init/main.c:14\n"
 		bare    = "vmlinux+0x60 main_loop+0x10" + build + "\n"
 		atEntry = "vmlinux+0x11 startup_64+0x11" + build + " entry.S:7\n"
+		atEnd   = "vmlinux+0x40 startup_64+0x40" + build
 		atSame  = "vmlinux+0x54 main_loop+0x4" + build + " init/main.c:11\n"
 	)
 	dir := t.TempDir()
@@ -155,6 +163,9 @@ func TestContract_2_3_LookupStacks(t *testing.T) {
 		{"--caller", entry + same + frame, atEntry + atSame + caller},
 		{"--caller", entry + "startup_64\n" + frame, atEntry + "vmlinux+0x0-vmlinux+0x40 startup_64" + build + " entry.S:7\n" + caller},
 		{"--caller=false", entry + same, atEntry + atSame},
+		{"--caller", same + "[<0>] " + behind + same, atSame + atEnd + " entry.S:7\n" + atSame},
+		{"--caller", same + entry + "[<0>] " + behind + same, atSame + atEntry + atEnd + "\n" + atSame},
+		{"--caller=false", behind, atEnd + " entry.S:7\n"},
 	} {
 		out, errs, err := execute(t, tt.text, append(nowhere, tt.flag)...)
 		require.NoError(t, err, errs)

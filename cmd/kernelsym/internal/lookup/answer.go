@@ -162,12 +162,18 @@ func (a *Answer) Common(b *Answer) *Answer {
 	if a.Text() == b.Text() {
 		return a
 	}
-	x, y := *a, *b
-	x.Inlined, x.SourceLine, y.Inlined, y.SourceLine = nil, SourceLine{}, nil, SourceLine{}
-	if x.Text() != y.Text() {
+	common := a.withoutLines()
+	if common.Text() != b.withoutLines().Text() {
 		return nil
 	}
-	return &x
+	return common
+}
+
+// withoutLines returns the answer with the function, but without its source line and what was inlined there.
+func (a *Answer) withoutLines() *Answer {
+	bare := *a
+	bare.Inlined, bare.SourceLine = nil, SourceLine{}
+	return &bare
 }
 
 // Text returns the answer in one line, without its address.

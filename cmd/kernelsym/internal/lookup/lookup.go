@@ -191,13 +191,12 @@ func (r *Resolver) atOffset(ctx context.Context, q *query) ([]*Answer, error) {
 		return nil, err
 	}
 	for _, at := range r.fitting(q, functions) {
-		symbol := at.hit.Symbol
-		hit, lookedUp := find(at.in.snapshot, at.addr, r.Caller || at.addr == symbol.End())
+		hit, lookedUp := find(at.in.snapshot, at.addr, r.Caller || at.isBehind())
 		a, err := r.describe(at.in, hit, at.addr, lookedUp)
 		if err != nil {
 			return nil, err
 		}
-		if hit.Symbol == symbol {
+		if hit.Symbol == at.hit.Symbol {
 			a.Alias = at.alias()
 		}
 		found = append(found, a)
@@ -213,6 +212,9 @@ type place struct {
 	function
 	addr uint64
 }
+
+// isBehind reports whether a place is at the end of its function, and so means another one unless it is a return address.
+func (p *place) isBehind() bool { return p.addr == p.hit.Symbol.End() }
 
 // places returns the places that an offset in a function can mean.
 func (r *Resolver) places(ctx context.Context, q *query) ([]place, error) {

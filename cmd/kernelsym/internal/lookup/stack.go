@@ -34,8 +34,8 @@ func (s *Stack) InPack(ctx context.Context, offset, image, build string) (*Answe
 		}
 	}
 	role := s.next(found, image == timeline.KernelName)
-	if len(found) == 0 {
-		return nil, nil //nolint:nilnil // the pack does not have it
+	if len(found) == 0 || role != symbolize.Caller && found[0].isBehind() {
+		return nil, nil //nolint:nilnil // the pack does not have it, or it may be in the next function
 	}
 	s.resolver.Caller = role != symbolize.Exact
 	a, err := s.resolver.InPack(ctx, offset, image, build)
@@ -63,6 +63,9 @@ func (s *Stack) answer(ctx context.Context, q *query) ([]*Answer, error) {
 	answers, err := s.resolver.atOffset(ctx, q)
 	if err != nil || role == symbolize.Caller || len(found) != 1 || len(answers) != 1 {
 		return answers, err
+	}
+	if found[0].isBehind() {
+		return one(answers[0].withoutLines(), nil)
 	}
 	s.resolver.Caller = false
 	exact, err := s.resolver.atOffset(ctx, q)
