@@ -148,6 +148,7 @@ func TestLookupFunctionsInPacks(t *testing.T) {
 // them, and that the build decides.
 func TestLookupOffsetsWithBuilds(t *testing.T) {
 	const of, ofAnother = " [nf_tables " + moduleID + "]", " [nf_tables " + otherModuleID + "]"
+	const ofNone = " [nf_tables 0000000000000000000000000000000000000000]" // as kernels print a module without an id
 	dir := t.TempDir()
 	writePack(t, dir, moduleID, modulePack())
 	another := pack.NewWriter(pack.Info{BuildID: otherModuleID, Name: "nf_tables", Extent: pack.Range{End: 0x100}})
@@ -170,6 +171,8 @@ func TestLookupOffsetsWithBuilds(t *testing.T) {
 		{"spin+0x4" + of, tree, "ffffffffc0200044 spin+0x4 [nf_tables] " + moduleID + "\n"},
 		{"spin+0x4/0x40" + of, tree, "ffffffffc0200044 spin+0x4 [nf_tables] " + moduleID + "\n"},
 		{"spin+0x4/0x40" + ofAnother, tree, ""},
+		{"spin+0x4/0x40" + ofNone, tree, "ffffffffc0200044 spin+0x4 [nf_tables] " + moduleID + "\n"},
+		{"nft_do.cold+0x4/0x30" + ofNone, nowhere, moduleID + "-0x2c nft_do.cold+0x4 [nf_tables] " + moduleID + " net/nf.c:6\n"},
 	} {
 		for _, asArgument := range []bool{true, false} {
 			text, args := tt.text, append([]string{"lookup"}, tt.args...)

@@ -45,11 +45,11 @@ func (b *Builds) Next(line []byte) {
 	}
 }
 
-// Of returns the build of an image, empty if it is not known. printed is the id that the line has for it.
+// Of returns the build of an image, empty if it is not known. printed is the id that the line has for it, empty for none.
 func (b *Builds) Of(image, printed string) string {
-	switch id := PrintedID(printed); {
-	case id != "":
-		return id
+	switch {
+	case printed != "":
+		return printed
 	case b.core != "" && image == timeline.KernelName:
 		return b.core
 	case b.Stated == nil || b.isOfAnother(b.Stated(timeline.KernelName)):
@@ -72,12 +72,13 @@ const printedDigits = 40
 var moduleOfFunction = regexp.MustCompile(`^\[([A-Za-z0-9_]+)(?: ([0-9a-f]{40}))?\]$`)
 
 // ParseModule parses what a log has behind a function of a module: [xfs], or [xfs 0f1e…] with the build id as it is printed.
+// printed is empty for a module without an id, for which the kernel prints zeros.
 func ParseModule(text string) (name, printed string, ok bool) {
 	m := moduleOfFunction.FindStringSubmatch(text)
 	if m == nil {
 		return "", "", false
 	}
-	return m[1], m[2], true
+	return m[1], PrintedID(m[2]), true
 }
 
 // PrintedID returns a build id as the kernel prints it, empty if that is no id.
