@@ -88,10 +88,10 @@ func (s *server) tap(ctx context.Context, _ *tap.Info) (context.Context, error) 
 // hostOf returns the host that sent a request.
 func hostOf(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
-	if !ok {
+	if !ok || p.Addr == nil {
 		return ""
 	}
-	return sender.HostOf(p.Addr)
+	return sender.HostOf(p.Addr.String())
 }
 
 // TagRPC implements stats.Handler.

@@ -37,7 +37,7 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	// The server reads the rest of a body before it sends a refusal. Where it has no deadlines, the error does not matter.
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(g.patience))
-	host := sender.Host(r.Context())
+	host := sender.HostOf(r.RemoteAddr) // confighttp has no client for a unix socket, nor for an address with a zone
 	if err := g.enter(r.Context(), host); err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -254,6 +255,25 @@ func TestWaitingGRPC(t *testing.T) {
 		require.NoError(t, <-results)
 	}
 	g.assertEmpty(t)
+}
+
+// TestSameHost verifies that one sender is one host, over HTTP and over gRPC.
+func TestSameHost(t *testing.T) {
+	for want, addr := range map[string]net.Addr{
+		"10.0.0.1":     &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1234},
+		"fe80::1%eth0": &net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 1234, Zone: "eth0"},
+		"@":            &net.UnixAddr{Name: "@", Net: "unix"},
+	} {
+		assert.Equal(t, want, hostOf(peer.NewContext(t.Context(), &peer.Peer{Addr: addr})))
+
+		g, hosts := newTestGate(), map[string]int(nil)
+		handler := g.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hosts = maps.Clone(g.queue.turns.had) }))
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://collector/", nil)
+		request.RemoteAddr = addr.String()
+		handler.ServeHTTP(httptest.NewRecorder(), request)
+		assert.Equal(t, map[string]int{want: 1}, hosts)
+	}
+	assert.Empty(t, hostOf(t.Context()))
 }
 
 // TestHeaders verifies that a request is refused before it takes more than a few kilobytes of headers, which HPACK can make a

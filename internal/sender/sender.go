@@ -41,17 +41,18 @@ func IsLocal(ctx context.Context) bool {
 // Host returns the host that sent a message, without the port, which not every receiver reports. It is empty if the context
 // has no address, as for messages of this collector itself.
 func Host(ctx context.Context) string {
-	return HostOf(client.FromContext(ctx).Addr)
-}
-
-// HostOf returns the host of an address, or nothing for no address.
-func HostOf(addr net.Addr) string {
+	addr := client.FromContext(ctx).Addr
 	if addr == nil {
 		return ""
 	}
-	host, _, err := net.SplitHostPort(addr.String())
+	return HostOf(addr.String())
+}
+
+// HostOf returns the host of an address as text, which is all of it if there is no port.
+func HostOf(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return addr.String()
+		return addr
 	}
 	return host
 }
