@@ -93,6 +93,9 @@ func inAttributes(name, entry string) JSONShape {
 	return JSONShape{name, `{"dictionary":{"attributeTable":[`, entry, `null]}}`}
 }
 
+// depth is how many lists a deep text has within one another. Each takes three of the 10,000 levels that encoding/json allows.
+const depth = 3_300
+
 // JSON has texts that are no messages as the marshaler writes them. pdata reads parts of those with errors as well.
 var JSON = []JSONShape{
 	inProfiles("null", `null,`, `null`),
@@ -139,6 +142,6 @@ var JSON = []JSONShape{
 	inAttributes("attributes with values again and again", `{"value":{"intValue":1,"arrayValue":null,"kvlistValue":null}},`),
 	inAttributes("attributes of attributes", `{"value":{"kvlistValue":{"values":[null,{"value":{"arrayValue":{"values":[null]}}}]}}},`),
 	{"bytes", `{"dictionary":{"attributeTable":[{"value":{"bytesValue":"`, `AAAA`, `"}}]}}`},
-	{"deep lists", `{"dictionary":{"attributeTable":[{"value":{`, `"arrayValue":{"values":[{`, `}]}}]}`},
+	inAttributes("deep lists", `{"value":`+strings.Repeat(`{"arrayValue":{"values":[`, depth)+`{}`+strings.Repeat(`]}}`, depth)+`},`),
 	{"deep lists within a string", `{"resourceProfiles":[{"scopeProfiles":[{"profiles":["`, `,\"samples\":[{`, `"]}]}]}`},
 }
