@@ -192,7 +192,7 @@ func TestOneHostKeepsNoneFromOthers(t *testing.T) {
 		c := g.queue.wait("c")
 		g.leave("a")
 		<-c.turn
-		assert.Equal(t, map[string]int{"a": 2, "b": 1, "c": 1}, g.queue.turns.had)
+		assert.Equal(t, map[string]int{"a": 2, "b": 1, "c": 1}, g.queue.turns.taken)
 		assert.True(t, g.queue.quit(b))
 	})
 }
@@ -224,7 +224,7 @@ func TestShare(t *testing.T) {
 			}
 		}
 		assert.GreaterOrEqual(t, hosts, 2, n)
-		for host, had := range maps.Clone(s.had) {
+		for host, had := range maps.Clone(s.taken) {
 			for range had {
 				s.giveBack(host)
 			}
@@ -236,7 +236,7 @@ func TestShare(t *testing.T) {
 		for s.allows("a") {
 			s.take("a")
 		}
-		assert.Equal(t, want, s.had["a"])
+		assert.Equal(t, want, s.taken["a"])
 	}
 }
 

@@ -86,7 +86,7 @@ func (q *queue) giveTurns() {
 	for len(q.waiting) > 0 {
 		next := 0
 		for i, t := range q.waiting {
-			if q.turns.had[t.host] < q.turns.had[q.waiting[next].host] {
+			if q.turns.taken[t.host] < q.turns.taken[q.waiting[next].host] {
 				next = i
 			}
 		}
@@ -109,23 +109,23 @@ func (q *queue) remove(i int) {
 // A share divides a number of things, at least three, among hosts. A host may take one more while it has fewer than twice as
 // many as are left: it can have most of them while no other host wants any, but not all.
 type share struct {
-	left int
-	had  map[string]int // by host; without zeros
+	left  int
+	taken map[string]int // by host; without zeros
 }
 
-func newShare(n int) share { return share{left: n, had: make(map[string]int)} }
+func newShare(n int) share { return share{left: n, taken: make(map[string]int)} }
 
 // allows reports whether a host may have one more.
-func (s *share) allows(host string) bool { return s.had[host] < 2*s.left }
+func (s *share) allows(host string) bool { return s.taken[host] < 2*s.left }
 
 func (s *share) take(host string) {
 	s.left--
-	s.had[host]++
+	s.taken[host]++
 }
 
 func (s *share) giveBack(host string) {
 	s.left++
-	if s.had[host]--; s.had[host] == 0 {
-		delete(s.had, host)
+	if s.taken[host]--; s.taken[host] == 0 {
+		delete(s.taken, host)
 	}
 }

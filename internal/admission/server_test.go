@@ -110,7 +110,7 @@ func TestStalledHTTP(t *testing.T) {
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			require.NoError(t, err)
 			assert.NoError(t, response.Body.Close())
-			for host, had := range maps.Clone(g.queue.turns.had) {
+			for host, had := range maps.Clone(g.queue.turns.taken) {
 				for range had {
 					g.leave(host)
 				}
@@ -267,7 +267,7 @@ func TestSameHost(t *testing.T) {
 		assert.Equal(t, want, hostOf(peer.NewContext(t.Context(), &peer.Peer{Addr: addr})))
 
 		g, hosts := newTestGate(), map[string]int(nil)
-		handler := g.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hosts = maps.Clone(g.queue.turns.had) }))
+		handler := g.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hosts = maps.Clone(g.queue.turns.taken) }))
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://collector/", nil)
 		request.RemoteAddr = addr.String()
 		handler.ServeHTTP(httptest.NewRecorder(), request)

@@ -51,8 +51,8 @@ func readScheduler(o *Options) (all []symtab.Range, _ error) {
 // inline a function that does not return where the code would grow.
 const lastFunction = "do_task_dead"
 
-// endFunction is the one in which a thread ends (kernel/exit.c). It does not return either, and calls lastFunction. Other files
-// call it.
+// endFunction is the function in which a thread ends (kernel/exit.c). It calls lastFunction, and does not return either. It is
+// never inlined, because functions of other files call it.
 const endFunction = "do_exit"
 
 // endCode is the code in which threads end. It is empty if not all of it is known.

@@ -68,7 +68,8 @@ func (s *state) streams() []*stream {
 // Open starts to record on all online CPUs that the options select. For each it takes one file,
 // and locked memory of BytesPerCPU, or less if LeastPerCPU allows it, and a page; and for names, another file, and their BytesPerCPU
 // and a page; and for each of [Switches.Tasks], one file. It also takes three more files, and no goroutine. Everything that
-// happens after Open is recorded; of what happens before it returns, only a part. Errors that wrap an error of this package say what an operator can do.
+// happens after Open has returned is recorded, and some of what happens before, because rings are opened one by one. Errors that
+// wrap an error of this package say what an operator can do.
 func Open(opts Options) (*Reader, error) {
 	if err := checkClocks(); err != nil {
 		return nil, err

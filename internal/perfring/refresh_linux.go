@@ -183,9 +183,9 @@ func (r *Reader) adjustStream(s *stream, l look, all bool) (changed bool, err er
 	return changed || opened || err != nil, err
 }
 
-// runsOffline reports whether a CPU that goes offline still does what an event records when its events have ended. That is before
-// the threads of the kernel are parked that belong to the CPU, for which they run (CPUHP_AP_PERF_ONLINE and
-// CPUHP_AP_SMPBOOT_THREADS in include/linux/cpuhotplug.h). They generate no code, and get no names.
+// runsOffline reports whether what an event records can still happen on a CPU that goes offline after its events have ended.
+// Threads of the kernel that are bound to the CPU are parked only after that, and run once more to park (CPUHP_AP_PERF_ONLINE and
+// CPUHP_AP_SMPBOOT_THREADS in include/linux/cpuhotplug.h). So there are switches, but no code is loaded, and no thread gets a name.
 func runsOffline(event Event) bool {
 	_, ok := event.(Switches)
 	return ok

@@ -42,7 +42,7 @@ const (
 	writeName                 // a name, and what else is known of the code
 )
 
-// gaveUnwritten returns what the pack gave if its lines are not written: none of them counts.
+// gaveUnwritten returns the pack's result where its lines are not written: only a result without lines counts.
 func (a *answer) gaveUnwritten() inline.Result {
 	if a.change.lines != inline.NoChain {
 		return inline.NotAsked

@@ -90,8 +90,8 @@ func (w *writer) close() {
 	w.mappings, w.lineFunctions = w.mappings[:0], w.lineFunctions[:0]
 }
 
-// write writes an answer into a location, which is the frame's or a copy of it (contract 4). It returns what the pack gave,
-// [inline.NotAsked] if it gave lines that were not written.
+// write writes an answer into a location, which is the frame's or a copy of it (contract 4). It returns the pack's result
+// if that counts, and [inline.NotAsked] if not: no pack was asked, or it gave lines that were not written.
 func (w *writer) write(loc pprofile.Location, f *frame, a *answer) (gave inline.Result) {
 	c := &a.change
 	switch {

@@ -191,13 +191,13 @@ func (r *Resolver) atOffset(ctx context.Context, q *query) ([]*Answer, error) {
 		return nil, err
 	}
 	for _, at := range r.fitting(q, functions) {
-		hit, lookedUp := find(at.in.snapshot, at.addr, r.Caller || at.isBehind())
-		a, err := r.describe(at.in, hit, at.addr, lookedUp)
+		hit, lookedUp := find(at.of.in.snapshot, at.addr, r.Caller || at.isBehind())
+		a, err := r.describe(at.of.in, hit, at.addr, lookedUp)
 		if err != nil {
 			return nil, err
 		}
-		if hit.Symbol == at.hit.Symbol {
-			a.Alias = at.alias()
+		if hit.Symbol == at.of.hit.Symbol {
+			a.Alias = at.of.alias()
 		}
 		found = append(found, a)
 	}
@@ -209,12 +209,12 @@ func (r *Resolver) atOffset(ctx context.Context, q *query) ([]*Answer, error) {
 
 // place is an address in a function or, for a return address, at its end.
 type place struct {
-	function
+	of   function
 	addr uint64
 }
 
 // isBehind reports whether a place is at the end of its function, and so means another one unless it is a return address.
-func (p *place) isBehind() bool { return p.addr == p.hit.Symbol.End() }
+func (p *place) isBehind() bool { return p.addr == p.of.hit.Symbol.End() }
 
 // places returns the places that an offset in a function can mean.
 func (r *Resolver) places(ctx context.Context, q *query) ([]place, error) {

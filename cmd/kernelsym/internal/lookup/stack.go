@@ -53,7 +53,8 @@ func (s *Stack) InPack(ctx context.Context, offset, image, build string) (*Answe
 // Nameless passes a frame of code without a name, which is not entry code.
 func (s *Stack) Nameless() { s.next(nil, false) }
 
-// answer answers a query about the next frame, which may also be the first one of another stack.
+// answer answers a query about the next frame. It may also be the first one of another stack, so a frame behind entry code
+// gets only the lines that are the same for both roles.
 func (s *Stack) answer(ctx context.Context, q *query) ([]*Answer, error) {
 	found, err := s.resolver.places(ctx, q)
 	if err != nil {
@@ -76,7 +77,7 @@ func (s *Stack) answer(ctx context.Context, q *query) ([]*Answer, error) {
 	if both := exact[0].Common(answers[0]); both != nil {
 		return one(both, nil)
 	}
-	return exact, nil
+	return one(exact[0].withoutLines(), nil) // they are in different functions
 }
 
 // next passes a frame and returns its role. found are the places where it can be, inCore whether it is one of the core kernel.
@@ -98,9 +99,9 @@ func (s *Stack) next(found []place, inCore bool) symbolize.RoleKind {
 
 // nextInCore passes a frame of the core kernel.
 func (s *Stack) nextInCore(at place) symbolize.RoleKind {
-	kernel := symbolize.New(func() *timeline.Snapshot { return at.in.snapshot })
-	if s.core != at.in.snapshot {
-		s.core, s.walk = at.in.snapshot, kernel.Walk(symbolize.OtherProducer)
+	kernel := symbolize.New(func() *timeline.Snapshot { return at.of.in.snapshot })
+	if s.core != at.of.in.snapshot {
+		s.core, s.walk = at.of.in.snapshot, kernel.Walk(symbolize.OtherProducer)
 		s.walk.NextOrdinary() // in the scheduler
 	}
 	frame := symbolize.Frame{Address: at.addr, Mapping: symbolize.NoMapping}
