@@ -153,12 +153,26 @@ func TestWaits(t *testing.T) {
 			counts: waitCounts{lost: Unknown{Records: 1}},
 		},
 		{
-			name:    "no sample",
-			batches: []perfring.Batch{sure(blocks(0, 7, 100)[1:], runs(0, 7, 200))}, counts: waitCounts{lost: Unknown{Records: 1}},
+			name: "no sample", batches: []perfring.Batch{sure(runs(0, 7, 90), blocks(0, 7, 100)[1:], runs(0, 7, 200))},
+			counts: waitCounts{lost: Unknown{Records: 1}},
 		},
 		{
-			name:    "the sample is of another CPU",
-			batches: []perfring.Batch{sure(blocks(1, 7, 90)[:1], blocks(0, 7, 100)[1:], runs(0, 7, 200))}, counts: waitCounts{lost: Unknown{Records: 1}},
+			name: "the sample is of another CPU", batches: []perfring.Batch{sure(
+				runs(0, 7, 80), blocks(1, 7, 90)[:1], blocks(0, 7, 100)[1:], runs(0, 7, 200),
+			)},
+			counts: waitCounts{lost: Unknown{Records: 1}},
+		},
+		{
+			name: "recording began after its sample", batches: []perfring.Batch{sure(
+				blocks(0, 7, 100)[1:], runs(0, 7, 200), blocks(0, 7, 300), runs(0, 7, 400),
+			)},
+			want: []sentWait{{7, 100, 400, "voluntary"}},
+		},
+		{
+			name: "its return and the first sample of another CPU are lost", batches: []perfring.Batch{sure(
+				blocks(0, 7, 100), blocks(1, 7, 200)[1:], runs(1, 7, 300),
+			)},
+			counts: waitCounts{lost: Unknown{NoReturn: 1}},
 		},
 		{
 			name: "no stack", batches: []perfring.Batch{sure(
@@ -764,8 +778,9 @@ func TestExecveOfARecordedProcess(t *testing.T) {
 // on, or a thread has none.
 func TestProcessWithoutEvents(t *testing.T) {
 	gone, hidden := uint32(1<<30), uint32(os.Getpid()) // the former is more than any number
-	now := perfring.Monotonic.Now()
-	old := now - int64(time.Minute)
+	const minute = int64(time.Minute)
+	old := perfring.Monotonic.Now() - minute
+	recent := old + 2*minute // however long this test takes
 	of := func(typ perfring.Type) func(pid, tid uint32, at int64) []perfring.Record {
 		return func(pid, tid uint32, at int64) []perfring.Record {
 			return []perfring.Record{{Type: typ, Time: at, PID: pid, TID: tid}}
@@ -780,7 +795,7 @@ func TestProcessWithoutEvents(t *testing.T) {
 	}{
 		{"it goes on", false, [][]perfring.Record{exit(1, 1, old)}, true},
 		{"with events of all threads, too", true, [][]perfring.Record{exit(1, 1, old)}, false},
-		{"it may be about to end", false, [][]perfring.Record{exit(1, 1, now)}, false},
+		{"it may be about to end", false, [][]perfring.Record{exit(1, 1, recent)}, false},
 		{"it has ended", false, [][]perfring.Record{exit(9, 9, old)}, false},
 		{"it has ended, and is gone", false, [][]perfring.Record{exit(gone, gone, old)}, false},
 		{"/proc hides it", false, [][]perfring.Record{exit(hidden, hidden, old)}, true},
@@ -788,11 +803,11 @@ func TestProcessWithoutEvents(t *testing.T) {
 		{"execve by another thread, which has events", false, [][]perfring.Record{exit(1, 1, old), runs(0, 1, old+1)}, false},
 		{"a thread that was being made", false, [][]perfring.Record{begin(1, 7, old)}, true},
 		{"it is not selected", false, [][]perfring.Record{begin(1, 8, old)}, false},
-		{"it may be about to run", false, [][]perfring.Record{begin(1, 7, now)}, false},
+		{"it may be about to run", false, [][]perfring.Record{begin(1, 7, recent)}, false},
 		{"it has ended", false, [][]perfring.Record{begin(1, 9, old)}, false},
 		{"it has events", false, [][]perfring.Record{begin(1, 7, old), runs(0, 7, old+1)}, false},
 		{"a process, which is not recorded", false, [][]perfring.Record{begin(2, 2, old)}, false},
-		{"two of them", false, [][]perfring.Record{exit(9, 9, old), exit(1, 1, old+1), exit(2, 2, now)}, true},
+		{"two of them", false, [][]perfring.Record{exit(9, 9, old), exit(1, 1, old+1), exit(2, 2, recent)}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, _ := waitSession(t)

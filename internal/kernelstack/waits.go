@@ -22,7 +22,7 @@ import (
 type waits struct {
 	threshold int64 // in nanoseconds; shorter waits are not reported
 
-	leaving map[uint32]perfring.Record // by CPU: the sample that its next switch belongs to
+	leaving map[uint32]perfring.Record // by CPU that has had records: the sample that its next switch belongs to, or an empty one
 	ends    endCode
 	exiting map[uint32]uint32 // by CPU: the thread that runs there, and whose end was recorded; nil if last switches are not
 	open    map[uint32]wait   // by thread id: waits that have not ended
@@ -91,10 +91,12 @@ func (w *waits) note(r *perfring.Record) (ended wait, ok bool) {
 	case perfring.TypeSample:
 		w.leaving[r.CPU] = *r
 	case perfring.TypeSwitch:
+		out, follows := w.leaving[r.CPU]
+		w.leaving[r.CPU] = perfring.Record{}
 		if r.Switch == perfring.SwitchIn {
 			return w.end(r)
 		}
-		w.begin(r)
+		w.begin(r, &out, follows)
 	case perfring.TypeFork: // the thread that had this number does not return
 		delete(w.open, r.TID)
 	case perfring.TypeExit:
@@ -106,12 +108,13 @@ func (w *waits) note(r *perfring.Record) (ended wait, ok bool) {
 	return wait{}, false
 }
 
-// begin begins the wait of a thread that leaves a CPU. If one that was about to end has left before, its number has another
-// thread by now, which was running: one that has called execve, and got the number of its process's first thread. If another has
-// left before, the record of its return is missing; confirm counts that wait, unless it overlaps a blind interval.
-func (w *waits) begin(r *perfring.Record) {
-	out, ok := w.leaving[r.CPU]
-	delete(w.leaving, r.CPU)
+// begin begins the wait of a thread that leaves a CPU, by its switch and the sample before that. follows is false if
+// the switch is the first record of its CPU: recording has begun between the two.
+//
+// If a thread that was about to end has left before, its number has another thread by now, which was running: one that has called
+// execve, and got the number of its process's first thread. If another has left before, the record of its return is missing;
+// confirm counts that wait, unless it overlaps a blind interval.
+func (w *waits) begin(r, out *perfring.Record, follows bool) {
 	exiting := w.exiting[r.CPU] == r.TID
 	delete(w.exiting, r.CPU)
 	if !hasNumber(r.TID) {
@@ -123,9 +126,10 @@ func (w *waits) begin(r *perfring.Record) {
 	delete(w.open, r.TID)
 	unknown := &w.counts.Unknown
 	switch {
-	case ok && out.TID == r.TID && w.ends.isLast(out.Stack): // it does not return
-	case !ok, out.TID != r.TID:
+	case !follows: // the wait began before recording, and is not counted
+	case out.TID != r.TID:
 		unknown.Records++
+	case w.ends.isLast(out.Stack): // it does not return
 	case r.Time < w.since.To:
 		*unknown.in(w.since)++
 	case len(w.open) >= maxThreads:
@@ -134,7 +138,7 @@ func (w *waits) begin(r *perfring.Record) {
 		w.counts.NoStack++
 	default:
 		w.open[r.TID] = wait{
-			stack: addressesOf(&out), cgroup: out.InCgroup, pid: r.PID, tid: r.TID, cpu: r.CPU,
+			stack: addressesOf(out), cgroup: out.InCgroup, pid: r.PID, tid: r.TID, cpu: r.CPU,
 			preempted: r.Switch == perfring.SwitchRunnable, exiting: exiting, from: r.Time, reported: r.Time,
 		}
 	}
