@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -280,11 +281,13 @@ func TestWhatThreadsWaitFor(t *testing.T) {
 	var fs unix.Statfs_t
 	require.NoError(t, unix.Statfs(dir, &fs))
 	onDisk := fs.Type != unix.TMPFS_MAGIC && fs.Type != unix.RAMFS_MAGIC && fs.Type != unix.OVERLAYFS_SUPER_MAGIC
-	var sleeper, locker, waiter int
+	var sleeper, locker, waiter, writer int
 	sent := waitsWhile(t, waitOptions(), func() {
 		sleeper = onThread(func() {
 			pause := unix.NsecToTimespec(int64(200 * time.Millisecond))
-			_ = unix.Nanosleep(&pause, nil)
+			for errors.Is(unix.Nanosleep(&pause, &pause), unix.EINTR) { // by Go's runtime, perhaps before it left the CPU
+				continue
+			}
 		})
 		locker = onThread(func() { waitForLock(t, 200*time.Millisecond) })
 		waiter = onThread(func() { <-time.After(200 * time.Millisecond) }) // in a futex: Go parks the thread
@@ -294,9 +297,10 @@ func TestWhatThreadsWaitFor(t *testing.T) {
 			assert.Zero(t, err, "membarrier")
 		}
 		if onDisk {
-			dd := exec.CommandContext(t.Context(), "dd", "if=/dev/zero", "of="+filepath.Join(dir, "file"), "bs=1M", "count=16", "conv=fsync")
-			out, err := dd.CombinedOutput()
-			require.NoError(t, err, "%s", out)
+			file, err := os.Create(filepath.Join(dir, "file"))
+			require.NoError(t, err)
+			defer file.Close()
+			writer = onThread(func() { writeToDisk(t, file) })
 		}
 	})
 	symbols := kerneltest.ReadSymbols(t)
@@ -307,7 +311,7 @@ func TestWhatThreadsWaitFor(t *testing.T) {
 			"a sleep":                w.tid == sleeper && strings.Contains(names, "do_nanosleep"),
 			"a lock":                 w.tid == locker && strings.Contains(names, "flock"),
 			"a futex":                w.tid == waiter && strings.Contains(names, "futex_wait"),
-			"a disk":                 w.thread == "dd" && strings.Contains(names, "fsync"),
+			"a disk":                 w.tid == writer && strings.Contains(names, "fsync"),
 			"a thread of the kernel": strings.Contains(names, "kthread"),
 		} {
 			if is {
@@ -323,6 +327,17 @@ func TestWhatThreadsWaitFor(t *testing.T) {
 	assert.Positive(t, longest["a thread of the kernel"])
 	if onDisk {
 		assert.Positive(t, longest["a disk"])
+	}
+}
+
+// writeToDisk waits for the disk: each time, unless this thread is preempted until the disk is done.
+func writeToDisk(t *testing.T, f *os.File) {
+	t.Helper()
+	block := make([]byte, 1<<20)
+	for range 16 {
+		_, err := f.Write(block)
+		assert.NoError(t, err)
+		assert.NoError(t, f.Sync())
 	}
 }
 
