@@ -145,26 +145,34 @@ func workplaces() (all []workplace) {
 	return all
 }
 
-// containerSampler returns a sampler of containers, which has the samples of one message.
-func containerSampler(mount string, sent *[]*Message, started func(missing error)) *Sampler {
+// containerSampler returns a sampler of containers, and the messages that it sends: one, if no other interval is set.
+func containerSampler(mount string) (sampler *Sampler, sent chan *Message) {
+	sent = make(chan *Message, 1000)
 	return &Sampler{
 		Options: Options{
 			Threads: Running{Event: EventClock, Frequency: kerneltest.Hertz(997)}, Buffer: 1 << 20, Interval: time.Hour, MaxSamples: 1 << 20,
 			Procfs: "/proc", Sysfs: "/sys", Containers: true, Cgroupfs: mount,
 		},
-		Started: func(_ string, missing Missing) { started(missing.Containers) },
-		Send:    func(_ context.Context, m *Message) { *sent = append(*sent, m) },
-	}
+		Send: func(_ context.Context, m *Message) { sent <- m },
+	}, sent
 }
 
 // sampleWhile samples containers while something happens. The error says what the sampler missed.
 func sampleWhile(t *testing.T, mount string, happens func()) (m *Message, missing error) {
 	t.Helper()
+	sampler, sent := containerSampler(mount)
+	missing = runWhile(t, sampler, happens)
+	require.Len(t, sent, 1)
+	return <-sent, missing
+}
+
+// runWhile runs a sampler of containers while something happens. The error says what the sampler missed.
+func runWhile(t *testing.T, sampler *Sampler, happens func()) (missing error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var sent []*Message
 	started, ended := make(chan error, 1), make(chan error, 1)
-	sampler := containerSampler(mount, &sent, func(missing error) { started <- missing })
+	sampler.Started = func(_ string, missing Missing) { started <- missing.Containers }
 	go func() { ended <- sampler.Run(ctx) }()
 	select {
 	case missing = <-started:
@@ -174,8 +182,7 @@ func sampleWhile(t *testing.T, mount string, happens func()) (m *Message, missin
 	happens()
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
-	require.Len(t, sent, 1)
-	return sent[0], missing
+	return missing
 }
 
 // samplesByThread returns the number of samples by thread and container. The host has an empty id.
@@ -366,10 +373,8 @@ func TestContainersInAContainer(t *testing.T) {
 func TestRecordsOfContainersAreLost(t *testing.T) {
 	mount := mountCgroup2(t)
 	makeCgroup(t, mount, "/docker")
-	sent := make(chan *Message, 1000)
-	sampler := containerSampler(mount, nil, nil)
+	sampler, sent := containerSampler(mount)
 	sampler.Options.Interval = 100 * time.Millisecond
-	sampler.Send = func(_ context.Context, m *Message) { sent <- m }
 	cgroups, err := newCgroups(mount, "/proc")
 	require.NoError(t, err)
 	methods, err := sampler.Options.Threads.methods(&sampler.Options, true)
@@ -468,9 +473,9 @@ func TestPerfEventAsV1(t *testing.T) {
 	kerneltest.NeedVM(t) // it changes the whole machine
 	mount := mountCgroup2(t)
 	makeCgroup(t, mount, dockerPath(1))
-	var sent []*Message
 	started, ended := make(chan error, 1), make(chan error, 1)
-	sampler := containerSampler(mount, &sent, func(missing error) { started <- missing })
+	sampler, _ := containerSampler(mount)
+	sampler.Started = func(_ string, missing Missing) { started <- missing.Containers }
 	go func() { ended <- sampler.Run(t.Context()) }()
 	require.NoError(t, <-started)
 
