@@ -36,15 +36,16 @@ type nameTime struct {
 	from, to time.Time
 }
 
-// startRenamed starts such a thread. The returned function ends it.
-func startRenamed(t *testing.T) (end func() *renamed) {
+// startRenamed starts such a thread, and returns its id. The returned function ends it.
+func startRenamed(t *testing.T) (tid int64, end func() *renamed) {
 	t.Helper()
 	var stop atomic.Bool
-	done := make(chan error, 1)
+	started, done := make(chan struct{}), make(chan error, 1)
 	r := new(renamed)
 	go func() {
 		runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
 		r.tid = int64(unix.Gettid())
+		close(started)
 		comm := fmt.Sprintf("/proc/self/task/%d/comm", r.tid)
 		random, err := os.Open("/dev/urandom")
 		for n := 0; err == nil && !stop.Load(); n++ {
@@ -60,7 +61,8 @@ func startRenamed(t *testing.T) (end func() *renamed) {
 		_ = random.Close()
 		done <- err
 	}()
-	return func() *renamed {
+	<-started
+	return r.tid, func() *renamed {
 		t.Helper()
 		stop.Store(true)
 		require.NoError(t, <-done)
@@ -118,7 +120,7 @@ func TestStorms(t *testing.T) {
 	kerneltest.NeedPerf(t)
 	for _, kind := range kerneltest.Storms {
 		t.Run(kind, func(t *testing.T) {
-			var sent []*Message
+			sent := make(chan *Message, 1000)
 			started, ended := make(chan struct{}), make(chan error, 1)
 			sampler := &Sampler{
 				Options: Options{
@@ -126,34 +128,59 @@ func TestStorms(t *testing.T) {
 					Procfs: "/proc", Sysfs: "/sys",
 				},
 				Started: func(string, Missing) { close(started) },
-				Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
+				Send:    func(_ context.Context, m *Message) { sent <- m },
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			endThread := startRenamed(t)
+			tid, endThread := startRenamed(t)
 			go func() { ended <- sampler.Run(ctx) }()
 			select {
 			case <-started:
 			case err := <-ended:
 				require.NoError(t, err)
 			}
-			time.Sleep(stormTime)
-			begin := time.Now()
+			var samples []namedSample
+			var lost, lostNames uint64
+			receive := func() {
+				for range len(sent) {
+					m := <-sent
+					lost, lostNames = lost+m.Lost, lostNames+m.LostNames
+					samples = append(samples, samplesOf(t, []*Message{m}, tid)...)
+				}
+			}
+			// sample goes on until there are some samples with a name, and some names are lost if they have to be; or for a minute.
+			sample := func(names uint64) (end time.Time) {
+				const some = 10
+				began, named := time.Now(), 0
+				for time.Since(began) < stormTime || (named < some || lostNames < names) && time.Since(began) < time.Minute {
+					time.Sleep(sampler.Options.Interval / 5)
+					receive()
+					named = 0
+					for _, s := range samples {
+						if s.name != "" && s.at.After(began) {
+							named++
+						}
+					}
+				}
+				return time.Now()
+			}
+			begin := sample(0)
 			endStorm := kerneltest.StartStorm(t, kind, "")
-			time.Sleep(stormTime)
+			least := uint64(0)
+			if kind == "rename" {
+				least = 1
+			}
+			sample(least)
 			n := endStorm()
 			over := time.Now()
-			time.Sleep(stormTime)
+			sample(least)
 			thread := endThread()
 			cancel()
 			require.ErrorIs(t, <-ended, context.Canceled)
+			receive()
 
-			var lost, lostNames uint64
-			for _, m := range sent {
-				lost, lostNames = lost+m.Lost, lostNames+m.LostNames
-			}
 			var named, all [3]int // before the storm, while it lasts, and after it
-			for _, s := range samplesOf(t, sent, thread.tid) {
+			for _, s := range samples {
 				want := thread.nameAt(s.at)
 				if want == "" {
 					continue
@@ -179,9 +206,7 @@ func TestStorms(t *testing.T) {
 			assert.Positive(t, all[1], "samples while it lasts")
 			assert.Positive(t, named[0])
 			assert.Greater(t, named[2], all[2]/3, "names return") // the thread is renamed, so its name is recorded
-			if kind == "rename" {
-				assert.Positive(t, lostNames)
-			}
+			assert.GreaterOrEqual(t, lostNames, least)
 		})
 	}
 }
@@ -364,7 +389,7 @@ func TestNoMemoryForNames(t *testing.T) {
 	case err := <-ended:
 		require.NoError(t, err)
 	}
-	end := startRenamed(t)
+	_, end := startRenamed(t)
 	time.Sleep(stormTime)
 	thread := end()
 	cancel()
