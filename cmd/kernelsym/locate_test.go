@@ -14,13 +14,14 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packfiles"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/locate"
+	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
 // TestContract_10_5_NotLocated verifies that each command that is to locate the kernel fails, with the reason, if it cannot.
 func TestContract_10_5_NotLocated(t *testing.T) {
 	other, ofAnotherArch := t.TempDir(), t.TempDir()
 	writePack(t, other, otherKernelID, kernelPack(otherKernelID))
-	writePack(t, ofAnotherArch, kernelID, kernelPack(kernelID))
+	writePack(t, ofAnotherArch, kernelID, kernelPackOf(pack.Info{BuildID: kernelID, Arch: "s390x"}))
 	tree := taskTree(t)
 	hidden := regexp.MustCompile(`(?m)^\w{16}`).ReplaceAllString(symbolList, "0000000000000000")
 	require.NoError(t, os.WriteFile(filepath.Join(tree[1], "kallsyms"), []byte(hidden), 0o600))

@@ -40,7 +40,7 @@ func symbol(start, end uint32, name string) pack.Symbol {
 // kernelPack returns the pack of the kernel of symbolList. In main_loop, idle was inlined at 0x58,
 // with a Rust function in its midst from 0x5c to 0x60, and at 0x64 without a line. From 0x78 on,
 // the debug information attributes the code to another function.
-func kernelPack(id string) *pack.Writer { return kernelPackOf(pack.Info{BuildID: id}) }
+func kernelPack(id string) *pack.Writer { return kernelPackOf(pack.Info{BuildID: id, Arch: "amd64"}) }
 
 // kernelPackOf returns that pack with a build id, an architecture and landmarks.
 func kernelPackOf(info pack.Info) *pack.Writer {
@@ -70,7 +70,7 @@ func kernelPackOf(info pack.Info) *pack.Writer {
 
 // modulePack returns the pack of a module that has text below its .text.
 func modulePack() *pack.Writer {
-	w := pack.NewWriter(pack.Info{BuildID: moduleID, Name: "nf_tables", Base: 0x40, Extent: pack.Range{End: 0x80}})
+	w := pack.NewWriter(pack.Info{BuildID: moduleID, Arch: "amd64", Name: "nf_tables", Base: 0x40, Extent: pack.Range{End: 0x80}})
 	c := w.File("net/nf.c")
 	cold := w.Node(0, w.Function("nft_do", c, 5), 0, 0) // a range of its own, but the same function
 	w.Row(0x10, cold, c, 6)

@@ -57,7 +57,6 @@ type Reader struct {
 // trace is a part of a log. The zero value is no trace.
 type trace struct {
 	begun   bool
-	isLower bool   // it begins with "Call trace:"
 	context string // the thread or CPU that prints it, as printk writes it; empty if it does not
 	sources bool   // the kernel prints where it found a frame: arm64 since Linux 6.13, which does so for each first frame
 	last    string // the function of the last frame, empty before the first
@@ -79,9 +78,9 @@ var (
 	// outlived a crash (pstore_dump in fs/pstore/platform.c).
 	dumpEnd = regexp.MustCompile(`---\[ end |------------\[ cut here \]|Linux version |^[A-Z][a-z]+#\d+ Part\d+\s*$`)
 
-	// traceHeader begins the trace of a dump; x86 writes a capital, arm64 does not. A second one has another header or, like
+	// traceHeader begins the trace of a dump: arm64 writes no capital. A second one has another header or, like
 	// that of a task that hangs, none.
-	traceHeader = regexp.MustCompile(`Call ([Tt])race:`)
+	traceHeader = regexp.MustCompile(`Call [Tt]race:`)
 
 	printedPC = regexp.MustCompile(`(?:^|\s)pc : (\S+)`) // __show_regs in arch/arm64/kernel/process.c
 
@@ -118,8 +117,8 @@ func (r *Reader) Next(line []byte) {
 	if pc := printedPC.FindSubmatch(line); pc != nil {
 		r.pc = string(pc[1])
 	}
-	if header := traceHeader.FindSubmatch(line); header != nil {
-		r.trace = trace{begun: true, isLower: header[1][0] == 't', context: contextOf(line)}
+	if traceHeader.Match(line) {
+		r.trace = trace{begun: true, context: contextOf(line)}
 		return
 	}
 	isRegisters := registers.Match(line)
@@ -154,20 +153,9 @@ func (r *Reader) pass() {
 	}
 }
 
-// archOf returns the architecture of a trace, if nothing else says it. Many print "Call Trace:".
-func (t *trace) archOf() string {
-	if t.isLower {
-		return "arm64"
-	}
-	return "amd64"
-}
-
 // frameRole returns the role of the frame in the line that was read last. An empty architecture is not known.
 func (r *Reader) frameRole(arch string) Role {
 	f, in := r.frame, &r.in
-	if arch == "" {
-		arch = in.archOf()
-	}
 	switch {
 	case f.isGuess:
 		return Guess
@@ -177,7 +165,7 @@ func (r *Reader) frameRole(arch string) Role {
 		return Undecided
 	case arch == "amd64":
 		return Caller
-	case arch != "arm64": // some have the registers of interrupted code among the frames
+	case arch != "arm64": // others have the registers of interrupted code among the frames
 		return Undecided
 	case in.sources, f.source != "":
 		return Caller
