@@ -43,7 +43,7 @@ func functionNames(t *testing.T, types *btf.BTF) (names []string) {
 	return names
 }
 
-// coreBTF returns the id of the core kernel's BTF object.
+// coreBTF returns the id of the core kernel's BTF object. It skips the test on kernels that do not have one.
 func coreBTF(t *testing.T) uint32 {
 	t.Helper()
 	all := new(ebpfbtf.HandleIterator)
@@ -56,6 +56,9 @@ func coreBTF(t *testing.T) uint32 {
 		}
 	}
 	require.NoError(t, all.Err())
+	if kerneltest.OlderThan(t, 5, 11) {
+		t.Skip("the BTF of the kernel and its modules is an object since Linux 5.11: its names are not tested")
+	}
 	require.Fail(t, "the core kernel has no BTF object")
 	return 0
 }

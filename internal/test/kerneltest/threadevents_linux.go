@@ -4,8 +4,6 @@ package kerneltest
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -25,10 +23,7 @@ func NeedThreadEvents(t testing.TB) {
 		_ = unix.Close(fd)
 		return
 	}
-	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	var major, minor int
-	_, _ = fmt.Sscanf(string(release), "%d.%d", &major, &minor)
-	if errors.Is(err, unix.EINVAL) && (major < 5 || major == 5 && minor < 13) {
+	if errors.Is(err, unix.EINVAL) && OlderThan(t, 5, 13) {
 		t.Skip("events that only threads inherit need Linux 5.13: they are not tested")
 	}
 	t.Fatalf("an event that new threads inherit: %v", err)
