@@ -49,7 +49,9 @@ func TestTopOffCPU(t *testing.T) {
 	found := false
 	for _, f := range j.Functions {
 		found = found || strings.Contains(f.Function, "futex") || strings.Contains(f.Function, "epoll") || strings.Contains(f.Function, "nanosleep")
-		assert.NotEqual(t, "schedule", f.Function, "a function of the scheduler waits for nothing")
+		if f.Function == "schedule" {
+			assert.Zero(t, f.Self, "a function of the scheduler waits for nothing; but it can be preempted at its beginning")
+		}
 	}
 	assert.True(t, found, "%+v", j.Functions)
 }
