@@ -146,7 +146,7 @@ func (c *cgroups) add(id uint64, of claim) {
 
 func (c *cgroups) set(id uint64, of claim) { c.owners[id] = c.enter(of) }
 
-// miss notes that records of new cgroups may be missing up to a time. A scan that began later has found those that exist.
+// miss notes that records of new cgroups may be missing up to a time. A scan that began later has found all cgroups that exist.
 func (c *cgroups) miss(until int64) {
 	if c != nil && until > c.since {
 		c.missed = true

@@ -119,7 +119,7 @@ func (m *message) of(container string) *profile {
 	return p
 }
 
-// newProfile returns an empty profile. Samples of what runs have the types of the OTel eBPF profiler: not all consumers
+// newProfile returns an empty profile. Samples of running threads have the types of the OTel eBPF profiler: not all consumers
 // interpret others as time.
 func (m *message) newProfile(container string) *profile {
 	if len(m.profiles)%maxResources == 0 {

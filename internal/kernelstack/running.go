@@ -105,7 +105,7 @@ func (*running) begin(int64) {}
 // confirm does nothing: a sample is certain, whatever else is missing.
 func (*running) confirm(context.Context, *perfring.Batch) {}
 
-// endInterval returns the time up to which all samples are known, or one after the last of those that were held back.
+// endInterval returns the time up to which all samples are known, or one after the last sample that was held back.
 func (*running) endInterval(_ context.Context, b *perfring.Batch) (end int64) {
 	if n := len(b.Records); n > 0 {
 		end = b.Records[n-1].Time + 1

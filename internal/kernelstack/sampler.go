@@ -106,7 +106,7 @@ func (m Missing) All() []error {
 type Message struct {
 	Profiles    []pprofile.Profiles // each with at most maxResources resources, which are all different
 	Samples     int                 // in Profiles
-	Waits       int                 // that these stand for, each part counted as one; 0 for samples of what runs
+	Waits       int                 // that these stand for, each part counted as one; 0 for samples of running threads
 	NoContainer int                 // of the Samples, samples whose container, if any, is not known
 	NoStack     int                 // samples of neither the kernel nor a guest: of user code; in Profiles with Running.User
 	Lost        uint64              // records of samples that the rings had no room for

@@ -190,7 +190,7 @@ func (w *waiting) isOutdated() bool {
 	return slices.ContainsFunc(old, func(e end) bool { return w.lifeOf(e.tid) != procfs.Ended })
 }
 
-// lifeOf returns what is known about the thread that has a number. What has no number has ended, even if /proc hides threads.
+// lifeOf returns the state of the thread that has a number. If no thread has it, the thread has ended, even if /proc hides threads.
 func (w *waiting) lifeOf(tid uint32) procfs.Life {
 	life, err := procfs.LifeOf(w.procfs, strconv.FormatUint(uint64(tid), 10))
 	if err != nil && !perfring.Exists(tid) {

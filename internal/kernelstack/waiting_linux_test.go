@@ -192,11 +192,16 @@ type nap struct {
 func takeNap(pause time.Duration, onCPU func() time.Duration) nap {
 	before := onCPU()
 	from := time.Now()
-	for left := unix.NsecToTimespec(pause.Nanoseconds()); errors.Is(unix.Nanosleep(&left, &left), unix.EINTR); {
-		continue
-	}
+	sleepFor(pause)
 	to := time.Now()
 	return nap{from, to, onCPU() - before}
+}
+
+// sleepFor sleeps on this thread, although Go's runtime may interrupt it, perhaps before it leaves the CPU.
+func sleepFor(d time.Duration) {
+	for left := unix.NsecToTimespec(d.Nanoseconds()); errors.Is(unix.Nanosleep(&left, &left), unix.EINTR); {
+		continue
+	}
 }
 
 // TestWaitsAddUp has a thread sleep and work. It verifies that its waits and its time on a CPU add up to the
@@ -321,12 +326,7 @@ func TestWhatThreadsWaitFor(t *testing.T) {
 	onDisk := fs.Type != unix.TMPFS_MAGIC && fs.Type != unix.RAMFS_MAGIC && fs.Type != unix.OVERLAYFS_SUPER_MAGIC
 	var sleeper, locker, waiter, writer int
 	sent := waitsWhile(t, waitOptions(), func() {
-		sleeper = onThread(func() {
-			pause := unix.NsecToTimespec(int64(200 * time.Millisecond))
-			for errors.Is(unix.Nanosleep(&pause, &pause), unix.EINTR) { // by Go's runtime, perhaps before it left the CPU
-				continue
-			}
-		})
+		sleeper = onThread(func() { sleepFor(200 * time.Millisecond) })
 		locker = onThread(func() { waitForLock(t, 200*time.Millisecond) })
 		waiter = onThread(func() { <-time.After(200 * time.Millisecond) }) // in a futex: Go parks the thread
 		const membarrierGlobal = 1                                         // MEMBARRIER_CMD_GLOBAL of include/uapi/linux/membarrier.h

@@ -29,7 +29,7 @@ type waits struct {
 	blocked blocked           // threads that may have waited since recording began
 	done    []interval        // waits that have ended, but are not confirmed yet
 	since   perfring.Interval // the blind interval that ends last
-	counts  *Message          // counts those that are left out: Short, Unknown, NoStack
+	counts  *Message          // counts the waits left out: Short, Unknown, NoStack
 }
 
 // A wait is the time that a thread is off the CPU, in nanoseconds of the records' clock.
@@ -109,7 +109,7 @@ func (w *waits) note(r *perfring.Record) (ended wait, ok bool) {
 }
 
 // begin begins the wait of a thread that leaves a CPU, by its switch and the sample before that. follows is false if
-// the switch is the first record of its CPU: recording has begun between the two.
+// the switch is the first record of its CPU: recording began between the two or, as a blind interval then says, the sample was lost.
 //
 // If a thread that was about to end has left before, its number has another thread by now, which was running: one that has called
 // execve, and got the number of its process's first thread. If another has left before, the record of its return is missing;
@@ -224,7 +224,7 @@ func (w *waits) split(at int64) (parts []sample) {
 }
 
 // report returns the open waits that have reached the threshold at a time and go on, sorted by thread id. They count as reported
-// up to that time. Those that are over are dropped. lifeOf returns what is known about the thread that has a number now.
+// up to that time. Waits that are over are dropped. lifeOf returns the state of the thread that has a number now.
 func (w *waits) report(at int64, lifeOf func(tid uint32) procfs.Life) (parts []wait) {
 	for tid, t := range w.open {
 		if t.reported >= at || !w.isLong(t.from, at) {

@@ -165,7 +165,7 @@ func (t *tracker) endMissingLoads(s scan, shown map[string]bool, loads []*load, 
 	}
 }
 
-// endUnseen ends a load of which it turns out at an instant that it was unloaded, although no "remove" event was read: the
+// endUnseen ends a load that turns out, at an instant, to have been unloaded, although no "remove" event was read: the
 // events since the last scan prove nothing. The kernel sends none if a program had it send a synthetic one before
 // (kobject_synth_uevent and __kobject_del in lib).
 func (t *tracker) endUnseen(l *load, at int64) {

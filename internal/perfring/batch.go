@@ -7,7 +7,7 @@ type Batch struct {
 	// At is a reading of the clock from before the rings were emptied.
 	At int64
 
-	// Records are those of Options.Event, sorted by time.
+	// Records are what Options.Event recorded, sorted by time.
 	Records []Record
 
 	// Blind are the intervals in which events may have happened without a record (see contract

@@ -9,7 +9,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// part is what a code is in a program's cost.
+// part is the role of a code in a program's cost.
 type part struct {
 	cost     *Cost // nil if the code belongs to no program or trampoline
 	line     Line

@@ -20,7 +20,7 @@ type idle struct {
 	samples int
 }
 
-// countedIn yields the samples of a batch that are counted, with the codes of their message. Of what runs, these are all.
+// countedIn yields the samples of a batch that are counted, with the codes of their message. Of running threads, these are all.
 func (i *idle) countedIn(b *live.Batch, showIdle bool) iter.Seq2[*rewrite.NamedSample, *codes] {
 	i.threads = make(map[int64]bool)
 	return func(yield func(*rewrite.NamedSample, *codes) bool) {
