@@ -22,7 +22,7 @@ import (
 type waits struct {
 	threshold int64 // in nanoseconds; shorter waits are not reported
 
-	leaving map[uint32]perfring.Record // by CPU that has had records: the sample that its next switch belongs to, or an empty one
+	leaving map[uint32]*perfring.Record // by CPU that has had records: the sample that its next switch belongs to, or an empty one
 	ends    endCode
 	exiting map[uint32]uint32 // by CPU: the thread that runs there, and whose end was recorded; nil if last switches are not
 	open    map[uint32]wait   // by thread id: waits that have not ended
@@ -75,7 +75,7 @@ func (u *Unknown) in(blind perfring.Interval) *int {
 func newWaits(threshold time.Duration, lastSwitch bool, ends endCode, counts *Message) *waits {
 	w := &waits{
 		threshold: threshold.Nanoseconds(), ends: ends, counts: counts,
-		leaving: make(map[uint32]perfring.Record), open: make(map[uint32]wait),
+		leaving: make(map[uint32]*perfring.Record), open: make(map[uint32]wait),
 	}
 	if lastSwitch {
 		w.exiting = make(map[uint32]uint32)
@@ -89,14 +89,16 @@ func (w *waits) note(r *perfring.Record) (ended wait, ok bool) {
 	w.decide(r.TID, r.Time)
 	switch r.Type {
 	case perfring.TypeSample:
-		w.leaving[r.CPU] = *r
+		out, _ := w.leavingOn(r.CPU)
+		*out = *r
 	case perfring.TypeSwitch:
-		out, follows := w.leaving[r.CPU]
-		w.leaving[r.CPU] = perfring.Record{}
+		out, follows := w.leavingOn(r.CPU)
 		if r.Switch == perfring.SwitchIn {
-			return w.end(r)
+			ended, ok = w.end(r)
+		} else {
+			w.begin(r, out, follows)
 		}
-		w.begin(r, &out, follows)
+		*out = perfring.Record{}
 	case perfring.TypeFork: // the thread that had this number does not return
 		delete(w.open, r.TID)
 	case perfring.TypeExit:
@@ -105,7 +107,17 @@ func (w *waits) note(r *perfring.Record) (ended wait, ok bool) {
 		}
 	default:
 	}
-	return wait{}, false
+	return ended, ok
+}
+
+// leavingOn returns the sample that the next switch of a CPU belongs to, an empty one if there is none. It reports false for the
+// first record of the CPU.
+func (w *waits) leavingOn(cpu uint32) (out *perfring.Record, follows bool) {
+	if out, follows = w.leaving[cpu]; !follows {
+		out = new(perfring.Record)
+		w.leaving[cpu] = out
+	}
+	return out, follows
 }
 
 // begin begins the wait of a thread that leaves a CPU, by its switch and the sample before that. follows is false if
