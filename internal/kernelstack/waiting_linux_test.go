@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -192,16 +191,9 @@ type nap struct {
 func takeNap(pause time.Duration, onCPU func() time.Duration) nap {
 	before := onCPU()
 	from := time.Now()
-	sleepFor(pause)
+	_ = kerneltest.Sleep(pause)
 	to := time.Now()
 	return nap{from, to, onCPU() - before}
-}
-
-// sleepFor sleeps on this thread, although Go's runtime may interrupt it, perhaps before it leaves the CPU.
-func sleepFor(d time.Duration) {
-	for left := unix.NsecToTimespec(d.Nanoseconds()); errors.Is(unix.Nanosleep(&left, &left), unix.EINTR); {
-		continue
-	}
 }
 
 // TestWaitsAddUp has a thread sleep and work. It verifies that its waits and its time on a CPU add up to the
@@ -326,7 +318,7 @@ func TestWhatThreadsWaitFor(t *testing.T) {
 	onDisk := fs.Type != unix.TMPFS_MAGIC && fs.Type != unix.RAMFS_MAGIC && fs.Type != unix.OVERLAYFS_SUPER_MAGIC
 	var sleeper, locker, waiter, writer int
 	sent := waitsWhile(t, waitOptions(), func() {
-		sleeper = onThread(func() { sleepFor(200 * time.Millisecond) })
+		sleeper = onThread(func() { _ = kerneltest.Sleep(200 * time.Millisecond) })
 		locker = onThread(func() { waitForLock(t, 200*time.Millisecond) })
 		waiter = onThread(func() { <-time.After(200 * time.Millisecond) }) // in a futex: Go parks the thread
 		const membarrierGlobal = 1                                         // MEMBARRIER_CMD_GLOBAL of include/uapi/linux/membarrier.h
@@ -384,7 +376,7 @@ func writeToDisk(t *testing.T, f *os.File) {
 func TestWaitChannel(t *testing.T) {
 	kerneltest.NeedAddresses(t)
 	for what, wait := range map[string]func(time.Duration){
-		"a sleep": func(d time.Duration) { pause := unix.NsecToTimespec(d.Nanoseconds()); _ = unix.Nanosleep(&pause, nil) },
+		"a sleep": func(d time.Duration) { _ = kerneltest.Sleep(d) },
 		"a lock":  func(d time.Duration) { waitForLock(t, d) },
 	} {
 		var tid int

@@ -4,7 +4,6 @@ package perfring
 
 import (
 	"encoding/binary"
-	"errors"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -99,10 +98,10 @@ func runVCPU(vcpu int) error {
 	if err != nil {
 		return err
 	}
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); { // Go's scheduler sends signals
-		_, err = ioctl(vcpu, kvmRun, nil)
-	}
-	return err
+	return kerneltest.Uninterrupted(func() error {
+		_, err := ioctl(vcpu, kvmRun, nil)
+		return err
+	})
 }
 
 // newVCPU returns the only CPU of a guest with a page of memory.

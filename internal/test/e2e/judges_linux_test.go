@@ -36,10 +36,8 @@ const sleepEnv = "KERNELSYM_TEST_SLEEP"
 
 // sleeps are system calls that do not return.
 var sleeps = map[string]func() error{
-	"pause": unix.Pause,
-	"nanosleep": func() error {
-		return unix.Nanosleep(&unix.Timespec{Sec: 1e6}, nil)
-	},
+	"pause":     unix.Pause,
+	"nanosleep": func() error { return kerneltest.Sleep(1e6 * time.Second) },
 	"poll": func() error {
 		_, err := unix.Poll(nil, -1)
 		return err
@@ -79,7 +77,7 @@ var sleeps = map[string]func() error{
 func init() {
 	if name := os.Getenv(sleepEnv); name != "" {
 		fmt.Println("asleep")
-		fmt.Println(sleeps[name]())
+		fmt.Fprintln(os.Stderr, name+":", kerneltest.Uninterrupted(sleeps[name]))
 		os.Exit(1)
 	}
 }
@@ -165,6 +163,7 @@ func sleeper(t *testing.T, name string) (stack []string) {
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), exe)
 	cmd.Env = append(os.Environ(), sleepEnv+"="+name)
+	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

@@ -42,15 +42,14 @@ func TestSleepingThread(t *testing.T) {
 	go func() {
 		runtime.LockOSThread() // and never unlocks
 		started <- unix.Gettid()
-		pause := unix.NsecToTimespec(int64(10 * time.Second))
-		_ = unix.Nanosleep(&pause, nil)
+		_ = kerneltest.Sleep(time.Minute)
 	}()
 	tid := uint32(<-started)
 	require.Eventually(t, func() bool {
 		return slices.ContainsFunc(read(t, "DS", os.Getpid()), func(task Task) bool {
 			return task.TID == tid && task.State == 'S' && task.Name != "" && task.has("nanosleep")
 		})
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 // TestTaskThatWaitsForADisk finds a process in state D and the function that it waits in.
