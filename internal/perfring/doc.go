@@ -22,8 +22,11 @@
 //     next record that fits. Since Linux 6.0 the number can also be read at any time.
 //   - names: the records about threads and cgroups. Any user can cause millions of them a second. So
 //     they have rings of their own, so only they get lost, and these rings wake no reader.
-//   - throttled: a CPU's event that was stopped for the rest of a tick because
-//     it took too long (the sysctl kernel.perf_cpu_time_max_percent).
+//   - throttled: a CPU's event that was stopped until the next tick, because it took
+//     kernel.perf_event_max_sample_rate / CONFIG_HZ samples without one. While a CPU is busy, this happens
+//     only if the kernel has lowered that sysctl below the frequency, as samples took too long
+//     (kernel.perf_cpu_time_max_percent). While a CPU is idle, its tick is stopped, so this happens at any frequency
+//     if it is idle long enough. What it does after that, until a tick, is not sampled.
 //
 // # Order
 //

@@ -29,7 +29,7 @@ type View struct {
 // Gaps counts missing samples.
 type Gaps struct {
 	Lost      uint64 `json:"lost"`      // samples that the kernel had no room for
-	Throttled int    `json:"throttled"` // times that the kernel stopped sampling a CPU for the rest of a tick
+	Throttled int    `json:"throttled"` // times that the kernel stopped sampling a CPU until its next tick
 }
 
 // batch has the counts of a live.Batch, or of several after Merge.

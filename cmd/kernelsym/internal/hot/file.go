@@ -203,8 +203,7 @@ type JSONSamples struct {
 	All      *int64  `json:"all,omitempty"`
 	Possible float64 `json:"possible,omitempty"` // if no CPU had been idle
 
-	// Throttled is the number of times that the kernel stopped sampling a CPU for the rest of a
-	// tick.
+	// Throttled is the number of times that the kernel stopped sampling a CPU until its next tick.
 	Throttled int `json:"throttled,omitempty"`
 }
 

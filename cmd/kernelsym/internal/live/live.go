@@ -52,7 +52,7 @@ type Batch struct {
 	User       int              // samples of user code in Messages
 	Lost       uint64           // samples that the kernel had no room for
 	LostNames  uint64           // records of threads and cgroups that it had no room for
-	Throttled  int              // times that the kernel stopped sampling a CPU for the rest of a tick
+	Throttled  int              // times that the kernel stopped sampling a CPU until its next tick
 	Start, End time.Time
 	Event      string
 	Frequency  int
