@@ -373,14 +373,14 @@ func TestNoMemoryForNames(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var sent []*Message
+	sent := make(chan *Message, 1000)
 	started, ended := make(chan Missing, 1), make(chan error, 1)
 	sampler := &Sampler{
 		Options: Options{
-			Threads: Running{Event: EventClock, Frequency: 97}, Buffer: free, Interval: time.Hour, MaxSamples: 20_000, Procfs: "/proc", Sysfs: "/sys",
+			Threads: Running{Event: EventClock, Frequency: 97}, Buffer: free, Interval: scanInterval, MaxSamples: 20_000, Procfs: "/proc", Sysfs: "/sys",
 		},
 		Started: func(_ string, missing Missing) { started <- missing },
-		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
+		Send:    func(_ context.Context, m *Message) { sent <- m },
 	}
 	go func() { ended <- sampler.Run(ctx) }()
 	var missing Missing
@@ -389,16 +389,22 @@ func TestNoMemoryForNames(t *testing.T) {
 	case err := <-ended:
 		require.NoError(t, err)
 	}
-	_, end := startRenamed(t)
-	time.Sleep(stormTime)
-	thread := end()
+	tid, end := startRenamed(t)
+	var samples []namedSample
+	for tooLate := time.After(time.Minute); len(samples) == 0; {
+		select {
+		case m := <-sent:
+			samples = samplesOf(t, []*Message{m}, tid)
+		case <-tooLate:
+			require.Fail(t, "no sample of the thread")
+		}
+	}
+	end()
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
 	require.ErrorIs(t, missing.Err(), ErrNames)
 	require.ErrorIs(t, missing.Names, perfring.ErrMemory)
 	require.ErrorContains(t, missing.Names, "CAP_IPC_LOCK")
-	samples := samplesOf(t, sent, thread.tid)
-	assert.NotEmpty(t, samples)
 	for _, s := range samples {
 		assert.Empty(t, s.name)
 	}
