@@ -3,6 +3,7 @@
 package tasks
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -149,7 +150,7 @@ func FuzzParseStat(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		if s, ok := parseStat([]byte(text)); ok {
 			assert.Contains(t, text, ")")
-			assert.NotEmpty(t, strings.TrimSpace(string(s.state)))
+			assert.NotEmpty(t, bytes.TrimSpace([]byte{s.state}))
 			again, _ := parseStat([]byte("1 (a) R 1 2 " + text))
 			assert.Equal(t, s, again, "a name can have any text")
 		}
