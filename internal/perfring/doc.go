@@ -23,10 +23,10 @@
 //   - names: the records about threads and cgroups. Any user can cause millions of them a second. So
 //     they have rings of their own, so only they get lost, and these rings wake no reader.
 //   - throttled: a CPU's event that was stopped until the next tick, because it took
-//     kernel.perf_event_max_sample_rate / CONFIG_HZ samples without one. While a CPU is busy, this happens
-//     only if the kernel has lowered that sysctl below the frequency, as samples took too long
-//     (kernel.perf_cpu_time_max_percent). While a CPU is idle, its tick is stopped, so this happens at any frequency
-//     if it is idle long enough. What it does after that, until a tick, is not sampled.
+//     kernel.perf_event_max_sample_rate / CONFIG_HZ samples without one. While a CPU has its tick, this
+//     happens only if that sysctl is lower than the frequency: the kernel lowers it if samples take too long
+//     (kernel.perf_cpu_time_max_percent). A CPU that is idle has no tick (nor does a busy one with nohz_full), so after
+//     enough samples it is stopped at any frequency. Until its next tick, its work is not sampled.
 //
 // # Order
 //

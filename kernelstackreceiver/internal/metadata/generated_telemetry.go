@@ -110,7 +110,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverKernelstackThrottled, err = builder.meter.Int64Counter(
 		"otelcol_receiver_kernelstack_throttled",
-		metric.WithDescription("Number of times the kernel stopped sampling on a CPU until its next tick. A CPU that was idle for long is stopped at any frequency; one that is busy, only if `kernel.perf_event_max_sample_rate` is lower than the frequency. [Development]"),
+		metric.WithDescription("Number of times the kernel stopped sampling on a CPU until its next tick. A CPU without a tick, such as one that was idle for long, is stopped at any frequency; one with a tick, only if `kernel.perf_event_max_sample_rate` is lower than the frequency. [Development]"),
 		metric.WithUnit("{event}"),
 	)
 	errs = errors.Join(errs, err)

@@ -136,7 +136,7 @@ func AssertEqualReceiverKernelstackShortWaits(t *testing.T, tt *componenttest.Te
 func AssertEqualReceiverKernelstackThrottled(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kernelstack_throttled",
-		Description: "Number of times the kernel stopped sampling on a CPU until its next tick. A CPU that was idle for long is stopped at any frequency; one that is busy, only if `kernel.perf_event_max_sample_rate` is lower than the frequency. [Development]",
+		Description: "Number of times the kernel stopped sampling on a CPU until its next tick. A CPU without a tick, such as one that was idle for long, is stopped at any frequency; one with a tick, only if `kernel.perf_event_max_sample_rate` is lower than the frequency. [Development]",
 		Unit:        "{event}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -92,8 +92,8 @@ func TestSharesAreThoseOfTheKernel(t *testing.T) {
 	}
 }
 
-// maxSampleRate returns the frequency in hertz above which the kernel stops sampling a busy CPU, such as those that run the
-// programs.
+// maxSampleRate returns the frequency, in hertz, above which the kernel pauses sampling even on CPUs that are busy, such as
+// those that run the programs.
 func maxSampleRate(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/sys/kernel/perf_event_max_sample_rate")
